@@ -64,7 +64,8 @@ class Replicated(Processes):
     def kill(self, replica):
         """Its process, with its disk."""
         os.kill(self.pid(replica), signal.SIGKILL)
-        shutil.rmtree(self.folder / replica)
+        gone = (self.folder / replica).rename(self.folder / f"gone-{time.monotonic_ns()}")
+        shutil.rmtree(gone)  # whoever starts it again makes a new one
 
 
 class Trial(Replicated):

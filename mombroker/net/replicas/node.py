@@ -17,7 +17,7 @@ from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.core.meta import CLEAN
-from mombroker.core.raft.messages import Members
+from mombroker.core.places import Place
 from mombroker.core.raft.replica import LEADER, Replica
 from mombroker.core.topology import Server, Topology
 from mombroker.net import joining
@@ -27,17 +27,17 @@ from mombroker.net.files import Log
 from mombroker.net.links import Links
 from mombroker.net.node import Node, Shared, log_bounds, peer_tls
 from mombroker.net.replicas.consensus import Consensus
+from mombroker.net.replicas.founding import Founding
 from mombroker.net.replicas.membership import Membership
-from mombroker.net.replicas.redirect import Redirect
 from mombroker.net.replicas.report import Report
-from mombroker.net.replicas.standby import Standby, StandbyPort
+from mombroker.net.replicas.standby import Doors, StandbyPort
 from mombroker.net.replicas.verbs import ReplicaVerbs
 from mombroker.net.replicas.ways import Ways
 from mombroker.net.replicas.wire import Told
 from mombroker.net.secret import secret_of
 from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
-from mombroker.store import folder, packed
+from mombroker.store import folder
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
@@ -96,19 +96,21 @@ class ReplicatedNode:
             store.close()
             raise
         self.ways = Ways(
-            shared.reactor, self.at, self.secret, self.times, self.log, self.tls, self.tell, self._met, self._heard
+            shared.reactor, self.at, self.secret, self.times, self.log, self.tls, self._tell, self._met, self._heard
         )
-        self.standby = Standby(topology, self.says)
-        self.redirect: Redirect | None = None  # while another one leads
+        self.founding = Founding(self.at, store, self.ways)
+        self.doors = Doors(shared.reactor, self.at, topology, self._place_of_leader)
         verbs = ReplicaVerbs(self)
         self.verbs: object = verbs
         report = self.report = Report(self)
         self.complete, self.explain, self.rows = report.complete, report.explain, report.rows
         self.membership = Membership(self._replica, self._is_witness)
-        self.port = StandbyPort({"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.says)
+        self.port = StandbyPort(
+            {"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.doors.says
+        )  # fmt: skip
         self.links = Links(
-            shared.reactor, self.name, self.standby, self.standby.post, self.log, self.port, self.secret, token,
-            self.times, tls=self.tls, replicas=self.ways,
+            shared.reactor, self.name, self.doors, self.doors.post, self.log, self.port, self.secret, token, self.times,
+            tls=self.tls, replicas=self.ways,
         )  # fmt: skip
         self.consensus = Consensus(
             shared.reactor, store, shared.committer(), Split(shared.reactor, shared.commits), self.ways.send, self
@@ -131,7 +133,7 @@ class ReplicatedNode:
     def listen(self) -> None:
         """Raises MomError."""
         self.links.listen()
-        self._stand_by()
+        self.doors.open()
 
     def start(self) -> None:
         replica = self.consensus.replica
@@ -240,7 +242,7 @@ class ReplicatedNode:
         if self._tidying is not None:
             self._tidying.cancel()
             self._tidying = None
-        self._stand_in()
+        self.doors.close()
         self.consensus.stop()
         self.ways.stop()
         if self.node is not None:
@@ -276,70 +278,28 @@ class ReplicatedNode:
 
     # -- the others ------------------------------------------------------------------------------------------------
 
-    def tell(self) -> Told:
-        cut, founded = self.store.cut(), self.store.founded
-        first = cut.members.pack() if founded and not cut.index else b""
-        return Told(
-            self.name, self.at.replica, self.store.id, founded, packed.VERSION, first, self._stopping, self._leads
-        )
+    def _tell(self) -> Told:
+        return self.founding.tell(self._leads, self._stopping)
 
     def _met(self, told: Told) -> None:
-        """Another one has told of itself."""
         if not (self.store.founded or self.dead):
             self._look_for_group()
 
     def _look_for_group(self) -> None:
-        """Somebody knows the group that we are of; or the first replica of the file founds it, when all others are
-        there and none has anything."""
-        others = self.ways.told()
-        if self.consensus.writing is not None:
-            return
-        for told in others:
-            if told.members and self.store.id in (first := told.first()).all:
-                self._found(first)
+        if self.consensus.writing is None and (members := self.founding.members()) is not None:
+            try:
+                self.store.found(members)
+            except StoreFailed as error:
+                self.failed(error)
                 return
-        if self.at.replicas[0].name != self.at.replica or len(others) < len(self.ways.ways):
-            return
-        if not any(other.founded for other in others):
-            ids = {other.replica: other.id for other in others} | {self.at.replica: self.store.id}
-            voters = tuple(ids[place.name] for place in self.at.replicas)
-            witnesses = tuple(ids[place.name] for place in self.at.replicas if place.witness)
-            self._found(Members(voters, (), witnesses))
-
-    def _found(self, members: Members) -> None:
-        try:
-            self.store.found(members)
-        except StoreFailed as error:
-            self.failed(error)
-            return
-        self.consensus.begin()
-        self.ways.say()
+            self.consensus.begin()
+            self.ways.say()
 
     def _heard(self, envelope: Any) -> None:
         self.consensus.hear(envelope)
 
-    def says(self) -> str:
-        """Who leads, in a sentence."""
-        return self._leads_where()[0]
-
-    def _leads_where(self) -> tuple[str, str]:
-        """The same, and where clients find it; empty if nobody knows."""
-        place = next((place for place in self.at.replicas if place.name == self.leader), None)
-        if place is None:
-            return f"standby: {self.label} does not know who leads {self.name} now", ""
-        where = place.stomp or place.stomp_tls or ""
-        return f"standby: the leader is {place.name} at {where or place.listen}", where
-
-    def _stand_by(self) -> None:
-        """Neighbours, operators and clients are told who leads. Raises MomError."""
-        if self.at.redirect:
-            self.redirect = Redirect(self.shared.reactor, self.at, self._leads_where)
-            self.redirect.listen()
-
-    def _stand_in(self) -> None:
-        if self.redirect is not None:
-            self.redirect.close()
-            self.redirect = None
+    def _place_of_leader(self) -> Place | None:
+        return next((place for place in self.at.replicas if place.name == self.leader), None)
 
     @property
     def leader(self) -> str:
@@ -394,11 +354,10 @@ class ReplicatedNode:
         if self.dead or self._stopping or replica.role != LEADER or replica.term != term:
             return
         self.node = node
-        if self.redirect is None:
-            self._serve(node)
+        if self.doors.close():
+            self._next_turn(lambda: self._serve(node))
         else:
-            self._stand_in()
-            self._when_closed(lambda: self._serve(node))
+            self._serve(node)
 
     def _serve(self, node: Node) -> None:
         if self.node is not node or self.dead:
@@ -412,9 +371,16 @@ class ReplicatedNode:
         gc.collect()
         gc.freeze()
 
-    def _when_closed(self, call: Callable[[], None]) -> None:
+    def _next_turn(self, call: Callable[[], None]) -> None:
         """Ports that were closed are so from the next turn of the reactor on."""
         self.shared.reactor.callLater(0, lambda: self.shared.reactor.callLater(0, call))
+
+    def _stand_by(self) -> None:
+        if self.node is None and not self.dead:
+            try:
+                self.doors.open()
+            except MomError as error:
+                self.failed(error)
 
     def _unopened(self, failure: Failure, term: int) -> None:
         self._opening = False
@@ -428,16 +394,8 @@ class ReplicatedNode:
         self.consensus.forget()
         node.halt()
         gc.unfreeze()
-        self.links.hand(self.standby, self.standby.post, self.port)
-        if self.at.redirect:
-            self._when_closed(self._answer)
-
-    def _answer(self) -> None:
-        if self.node is None and self.redirect is None and not self.dead:
-            try:
-                self._stand_by()
-            except MomError as error:
-                self.failed(error)
+        self.links.hand(self.doors, self.doors.post, self.port)
+        self._next_turn(self._stand_by)
 
     @property
     def committer(self) -> ReplicatedNode:
@@ -467,31 +425,37 @@ class ReplicatedNode:
         return other is not None and self.consensus.now() - other.heard < self.consensus.times.election
 
     @property
+    def watched(self) -> tuple[Running, Committing, Log]:
+        return Watched(self), Watched(self), self.log
+
+
+class Watched:
+    """What the watchdog sees: the server, while it is here."""
+
+    def __init__(self, on: ReplicatedNode):
+        self.on = on
+
+    def _engine(self, what: str) -> Any:
+        node = self.on.node
+        return getattr(node.server.engine, what) if node is not None else 0
+
+    @property
     def running(self) -> str:
-        """For the watchdog: the reaction under way on it."""
-        node = self.node
-        return node.server.engine.running if node is not None else ""
+        return self._engine("running") or ""
 
     @property
     def reactions(self) -> int:
-        node = self.node
-        return node.server.engine.reactions if node is not None else 0
+        return int(self._engine("reactions"))
 
     @property
     def failures(self) -> int:
-        node = self.node
-        return node.server.engine.failures if node is not None else 0
+        return int(self._engine("failures"))
 
     @property
     def parked(self) -> int:
-        node = self.node
-        return node.server.engine.parked if node is not None else 0
+        return int(self._engine("parked"))
 
     @property
     def committing(self) -> int:
-        node = self.node
+        node = self.on.node
         return node.driver.committing if node is not None else 0
-
-    @property
-    def watched(self) -> tuple[Running, Committing, Log]:
-        return self, self, self.log

@@ -8,10 +8,12 @@ from typing import Any
 from mombroker.core.errors import MomError, NotYet
 from mombroker.core.events import Admin
 from mombroker.core.hello import Hello
-from mombroker.core.topology import Topology
+from mombroker.core.places import Place
+from mombroker.core.topology import Server, Topology
 from mombroker.net.adminport import AdminPort
 from mombroker.net.connection import Connection
 from mombroker.net.handshake import JOIN, Login
+from mombroker.net.replicas.redirect import Redirect
 
 Verb = Callable[..., dict[str, Any]]
 
@@ -31,6 +33,36 @@ class Standby:
 
     def post(self, event: Any) -> None:
         """Nobody is let in from whom something could come."""
+
+
+class Doors(Standby):
+    """That for neighbours, and, where the server wants it, one for clients, who are told who leads."""
+
+    def __init__(self, reactor: Any, at: Server, topology: Topology, leader: Callable[[], Place | None]):
+        super().__init__(topology, lambda: self.where()[0])
+        self.reactor, self.at, self.leader = reactor, at, leader
+        self._redirect: Redirect | None = None
+
+    def where(self) -> tuple[str, str]:
+        """Who leads, in a sentence, and where clients find it; empty if nobody knows."""
+        place = self.leader()
+        if place is None:
+            return f"standby: {self.at.label} does not know who leads {self.at.name} now", ""
+        where = place.stomp or place.stomp_tls or ""
+        return f"standby: the leader is {place.name} at {where or place.listen}", where
+
+    def open(self) -> None:
+        """Raises MomError."""
+        if self.at.redirect and self._redirect is None:
+            self._redirect = Redirect(self.reactor, self.at, self.where)
+            self._redirect.listen()
+
+    def close(self) -> bool:
+        """That for clients is for the server now. True if it was open: it is closed from the next turn on."""
+        redirect, self._redirect = self._redirect, None
+        if redirect is not None:
+            redirect.close()
+        return redirect is not None
 
 
 class StandbyPort(AdminPort):
