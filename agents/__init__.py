@@ -18,6 +18,7 @@ from mombroker.agents.notifications import (
     notification,
 )
 from mombroker.agents.program import faults, program
+from mombroker.agents.replicated import Replicated, command
 from mombroker.agents.tables import Item, Items, Table
 
 __all__ = [
@@ -32,11 +33,13 @@ __all__ = [
     "NotDelivered",
     "ReactionFailed",
     "Reject",
+    "Replicated",
     "Table",
     "Undeliverable",
     "UnknownAgent",
     "View",
     "agent",
+    "command",
     "consumes",
     "faults",
     "notification",

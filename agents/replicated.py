@@ -1,0 +1,103 @@
+"""Replicated: an object with a copy at each member of a group. Commands are done at all copies, in one order; a query
+is answered by the copy that is asked."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from mombroker.agents import notifications as notes
+from mombroker.agents.agent import Agent, reacts
+from mombroker.agents.groups import View
+from mombroker.agents.notifications import NotDelivered, ReactionFailed, notification
+
+F = typing.TypeVar("F", bound=Callable[..., Any])
+
+
+@notification(name="mom.Command")
+class Command:
+    """A command on its way to all copies: what it was when it came, and who has asked."""
+
+    type: str
+    packed: bytes
+    asker: str
+
+
+def command(method: F) -> F:
+    """Mark a method as what a Replicated does, at all its copies, when one of them gets the notification that its
+    argument is annotated with. What it returns, if anything, is the answer to who has asked that one: a notification.
+
+    It depends on the state and its argument alone; so it neither looks at `now` nor draws a number, and what it sends
+    is sent by each copy."""
+    method.__commands__ = True  # type: ignore[attr-defined]
+    return method
+
+
+class Replicated(Agent):
+    """An agent of a group of its like, all of which have the same state. `group_name` says which group; else it is
+    called as the class. What is not sent to others (Items, Table) is not part of the state."""
+
+    group_name: typing.ClassVar[str] = ""
+    _commands: typing.ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if getattr(method, "__commands__", False):
+                setattr(cls, name, reacts(_asked(method)))
+        super().__init_subclass__()
+        cls._commands = {
+            wire: inner for wire, outer in cls._reactions.items()
+            if (inner := getattr(outer, "__commanded__", None)) is not None
+        }  # fmt: skip
+
+    def _group(self) -> str:
+        return self.group_name or type(self).__name__
+
+    def on_create(self) -> None:
+        self.join(self._group())
+
+    def snapshot(self, group: str) -> Any:
+        return {name: getattr(self, name) for name in self._fields}
+
+    def restore(self, group: str, state: Any) -> None:
+        for name, value in state.items():
+            if name in self._fields:
+                setattr(self, name, value)
+
+    @reacts
+    def viewed(self, note: View) -> None:
+        """Whoever is out joins again, and gets the state of those that went on."""
+        if self.id not in note.members:
+            self.join(self._group())
+
+    @reacts
+    def do_command(self, note: Command) -> None:
+        """One more command, at each copy in its turn. The copy that was asked tells who has asked."""
+        method = self._commands.get(note.type)
+        answer = None if method is None else method(self, notes.decode(note.type, note.packed))
+        if answer is not None and self.sender == self.id and note.asker:
+            self.send(note.asker, answer)
+
+    @reacts
+    def command_returned(self, note: NotDelivered) -> None:
+        """Nobody has done it, or nobody knows: who has asked is told."""
+        asked: Command = note.note
+        if asked.asker:
+            failed = ReactionFailed(self.id, asked.type, note.reason, self.server, 0)
+            self.send(asked.asker, failed)
+
+
+def _asked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], None]:
+    """The reaction of the copy that is asked."""
+
+    @functools.wraps(method)
+    def asked(self: Replicated, note: Any) -> None:
+        wire, packed = notes.encode(note)
+        self.group(self._group()).cast(Command(wire, packed, self.sender), order="total")
+
+    asked.__commanded__ = method  # type: ignore[attr-defined]
+    asked.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    return asked
