@@ -145,7 +145,7 @@ def test_a_change_that_has_begun_is_carried_out_without_a_server_that_is_lost(bu
     rows = {row["server"]: row for row in bus.json("topology", "status", code=5)}
     assert rows["b"]["phase"] == "frozen" and "the mark of c" in rows["b"]["waits_for"]
     assert "the change to revision 2 of the topology waits for the mark of c" in bus.mom("why", "a").stdout
-    assert "has begun, and goes on by itself" in bus.mom("topology", "abort", code=1).stderr
+    assert "has begun, and goes on by itself" in bus.mom("topology", "abort", "--yes", code=1).stderr
     said = bus.mom("server", "lost", "c", "--yes").stdout
     assert "the change to revision 2 of the topology has begun, and is carried out by a and b without c" in said
     servers["c"] = bus.serve("c")
