@@ -16,6 +16,7 @@ from mombroker.core.topology import Domain, Topology
 from mombroker.core.transaction import Transaction
 
 MOST_ORDER = 2_000  # bytes of an order in a hello, which has to fit into a frame of a login
+MOST_TERM = 1 << 48  # of a leader: an election each second reaches it in ten million years
 
 
 class Moving(NamedTuple):
@@ -115,6 +116,8 @@ class Neighbours:
         self._durable()
         if hello.term < self._term_of(hello):
             raise NotYet(f"{hello.server} has a newer leader, of term {self._term_of(hello)}")
+        if hello.term > MOST_TERM:
+            raise PeerRefused(f"{hello.server} says that it leads in term {hello.term}, which nobody reaches")
         moving = self.moving
         if moving is not None and hello.server in moving.inside:
             if hello.revision == moving.number and not moving.switched:
