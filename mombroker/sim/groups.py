@@ -277,7 +277,7 @@ def _was_in(log: list[list[Any]], group: str, view: str, orders: dict[str, list[
     it, and joined again."""
     seen = {each: members for each, members, _ in _stays(log, group)}
     before = {order[at - 1] for order in orders.values() if view in order and (at := order.index(view)) > 0}
-    return any(id in seen.get(each, ()) for each in before)
+    return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in before)
 
 
 def _differ(orders: list[list[str]]) -> bool:
