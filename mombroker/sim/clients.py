@@ -351,8 +351,11 @@ class Clients(Workload):
             self.world.run(self.world.now + REST)
         self.left = 0
         drains: dict[Stream, Drain] = {}
-        for _ in range(4):
+        rounds, seen, before = 0, 0, 0
+        while rounds < 4 or before < seen and rounds < 40:  # over a slow link somebody may take long
+            rounds, before = rounds + 1, seen
             self.world.run(self.world.now + REST)
+            seen = sum(len(stream.seen) for stream in self.model.streams)
             taken = self.taken()
             for stream in [each for each in self.lasting if each not in taken and each not in drains]:
                 drains[stream] = Drain(self, stream)
