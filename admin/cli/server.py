@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POLL = 0.1  # seconds between two looks at what a server does
 STAYS = ("dead letters", "user")  # what nobody moves
 PATIENCE = 60.0  # for one to be ready
+ANSWER = 1.0  # for it to answer, at one look
 CLOSED = 2.0  # it runs, and lets us not in, which at its begin may be for a moment
 
 
@@ -193,7 +194,7 @@ def _ordered(topology: "Topology", at: "Server", order: str) -> bool:
     deadline, closed = time.monotonic() + PATIENCE, 0.0
     while True:
         if _process(at) not in (0, was):
-            if adminclient.ready(topology, at.label, PATIENCE):
+            if adminclient.ready(topology, at.label, ANSWER):
                 return True
             if not (why := adminclient.no_access(topology, at.label)):
                 closed = 0.0
