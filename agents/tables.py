@@ -88,7 +88,7 @@ class Items:
 
     def scan(self, after: Item | None = None, limit: int = 100) -> list[Item]:
         """A page of items, in order, behind another one."""
-        return [_item(row) for row in self._rows().scan(self._place(after), limit)]
+        return [_item(row) for row in self._rows().scan(self._place(after), _page(limit, self._name))]
 
     def _place(self, item: Item | None) -> tuple[int, int] | None:
         if item is None:
@@ -101,6 +101,12 @@ class Items:
         while page := self.scan(last):
             yield from page
             last = page[-1]
+
+
+def _page(limit: int, name: str) -> int:
+    if type(limit) is not int or limit < 0:
+        raise TypeError(f"{name}: a limit is a whole number, 0 or more, not {ascii(limit)[:64]}: for all, iterate")
+    return limit
 
 
 def _item(row: ItemRow) -> Item:
@@ -175,13 +181,21 @@ class Table:
         """Up to `limit` pairs of key and value with low <= key < high, in order, or from the end."""
         first = "" if low is None else self._key(low)
         last = LAST if high is None else self._key(high)
-        return [(key_of(key), unpack(row.body)) for key, row in self._rows().range(first, last, limit, reverse)]
+        rows = self._rows().range(first, last, _page(limit, self._name), reverse)
+        return [(key_of(key), unpack(row.body)) for key, row in rows]
+
+    def __iter__(self) -> Iterator[Key]:
+        """All keys, in order, as of a dict."""
+        return (key_of(key) for key, _ in self._all())
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All pairs, in order, a page at a time; rows may be changed meanwhile."""
+        return ((key_of(key), unpack(row.body)) for key, row in self._all())
+
+    def _all(self) -> Iterator[tuple[str, ItemRow]]:
         first = ""
         while page := self._rows().range(first, LAST, 100):
-            yield from ((key_of(key), unpack(row.body)) for key, row in page)
+            yield from page
             first = page[-1][0] + "\0"
 
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from mombroker.agents import Agent, Table, notification, reacts
+from mombroker.agents import Agent, Items, Table, notification, reacts
 from mombroker.core.batch import Batch
 from mombroker.core.collection import Collections
 from mombroker.core.limits import Limits
@@ -72,6 +72,43 @@ def test_a_table_changes_with_its_reaction_or_not_at_all():
     assert b.ask("b", "deadletters")["count"] == 4
     b.ask("b", "delete", agent="stock")
     assert not [row for row in b.stores["b"].disk.items.values() if row.agent == "b/stock"]
+
+
+@notification
+class Look:
+    pass
+
+
+class Catalogue(Agent):
+    """Tells what iteration over its table gives, and what is said to limits that are none."""
+
+    rows: Table
+    items: Items
+    keys: list = []
+    refused: list = []
+
+    @reacts
+    def look(self, note: Look) -> None:
+        for key in (*range(150), "b", "a"):
+            self.rows[key] = key
+        self.keys = [list(self.rows), [key for key, _ in self.rows.items()]]
+        for limit in (-1, None, True, 2.0):
+            for page in (self.rows.range, self.items.scan):
+                try:
+                    page(limit=limit)
+                except TypeError as error:
+                    self.refused.append(str(error))
+
+
+def test_iteration_gives_keys_and_a_limit_is_a_whole_number():
+    b = Bus(topology({"x": "abc"}, {"b/look": f"{HERE}:Catalogue"}))
+    b.send("a", "look", Look())
+    fields = b.fields("b/look")
+    assert fields["keys"] == [[*range(150), "a", "b"]] * 2
+    assert len(fields["refused"]) == 8
+    assert fields["refused"][:2] == [
+        f"{name}: a limit is a whole number, 0 or more, not -1: for all, iterate" for name in ("rows", "items")
+    ]
 
 
 class World:
