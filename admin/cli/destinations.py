@@ -97,9 +97,19 @@ def home(topology: "Topology", shown: str, server: str | None) -> "Server":
 
 def ask(file: Path, server: str | None, shown: str, verb: str, /, **args: Any) -> dict[str, Any]:
     """One request to the home of a queue or subscription."""
+    from mombroker.net.adminclient import NoAnswer
+
     topology = options.load(file)
     at = home(topology, shown, server)
-    return {"server": at.name, **options.ask(topology, at, verb, destination=shown, **args)}
+    try:
+        return {"server": at.name, **options.ask(topology, at, verb, destination=shown, **args)}
+    except NoAnswer:  # it may have been done
+        raise
+    except MomError:
+        now = home(topology, shown, server)
+        if now.name == at.name:
+            raise
+    return {"server": now.name, **options.ask(topology, now, verb, destination=shown, **args)}  # it has moved meanwhile
 
 
 def confirmed(file: Path, server: str | None, shown: str, verb: str, yes: bool) -> dict[str, Any]:

@@ -46,6 +46,10 @@ class Native:
 
     def created(self) -> None: ...
 
+    def repeated(self, source: str) -> bool:
+        """Its creation is asked for again; True if that is no fault of this asker's."""
+        return False
+
     def deleted(self) -> None: ...
 
     def flush(self) -> None: ...

@@ -171,6 +171,7 @@ class Page(Note):
 
     items     and whether a consumer has given it back, since the others were sent
     reserve   how many messages consumers have, which may come back
+    round     servers on the way were lost so many times; what earlier pages became is unknown
     """
 
     wire = "m.page"
@@ -178,6 +179,7 @@ class Page(Note):
     producers: list[tuple[str, list[int]]] = field(default_factory=list)
     step: Step = 0
     reserve: Annotated[int, Within(0, 1_000_000)] = 0
+    round: Count = 0
 
     @property
     def size(self) -> int:
@@ -186,10 +188,12 @@ class Page(Note):
 
 @dataclass(slots=True)
 class Taken(Note):
-    """The receipt of a Page, which is durable; at first, that there is somebody to send to."""
+    """The receipt of a Page, which is durable; at first, that there is somebody to send to. With the step CLOSED: is
+    there still something to come? Who has left for good says that there is not."""
 
     wire = "m.taken"
     step: Step = 0
+    round: Count = 0  # of the page
 
 
 @dataclass(slots=True)
@@ -202,10 +206,11 @@ class Passed(Note):
 
 @dataclass(slots=True)
 class Ready(Note):
-    """Is this server there? It says so, to the queue that asks."""
+    """Is this server there? It says so, to the queue that asks. `passed`: once it sends to the new home."""
 
     wire = "m.ready"
     queue: str
+    passed: bool = False
 
     @classmethod
     def of(cls, values: Any) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mombroker.core.collection import Collections
 from mombroker.core.errors import MomError, UnknownNotification
@@ -25,9 +25,10 @@ class DeadLetters:
     letters   the dead letters
     home      where an agent lives
     settle    asks the broker for a message whose receiver is gone: True if that needs no dead letter
+    inside    messages in one that the broker's own agents send each other, which become dead letters with it
     """
 
-    __slots__ = ("tx", "notice", "send", "record", "settle", "home", "letters")
+    __slots__ = ("tx", "notice", "send", "record", "settle", "inside", "home", "letters")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class DeadLetters:
     ):
         self.tx, self.notice, self.send, self.record = tx, notice, send, record
         self.settle: Callable[[Message, str], bool] = lambda message, agent: False
+        self.inside: Callable[[Message, str], Iterable[Message]] = lambda message, agent: ()
         self.home: Callable[[str], str] = home_of
         self.letters = collections.open(f"{tx.name}/{DEAD}", LETTERS)
 
@@ -66,6 +68,7 @@ class DeadLetters:
             done = self.settle(message, agent)
         except UnknownNotification as error:
             done, reason = False, str(error)
+        self._bury_inside(message, agent, reason)
         if done or agent.partition("/")[2].startswith("_"):
             self.record("drop", message, agent, domain, peer, received, detail=detail)
         else:
@@ -79,6 +82,7 @@ class DeadLetters:
         except UnknownNotification as error:
             done, reason = False, str(error)
         local = agent.partition("/")[2]
+        self._bury_inside(message, agent, reason)
         if message.type == PAGE:
             for each in waiting(message):
                 self.bury(each, identity(each.dests[0]), reason, "Undeliverable")
@@ -87,6 +91,10 @@ class DeadLetters:
             return False
         self.bury(message, agent, reason, "Undeliverable")
         return True
+
+    def _bury_inside(self, message: Message, agent: str, reason: str) -> None:
+        for each in self.inside(message, agent):
+            self._bury(each, agent, reason, "Undeliverable", 0, "")
 
     def unreadable(self, data: bytes, agent: str, error: MomError) -> None:
         """Keep bytes of our rows that are no message as they are, for an operator; they are never read again."""

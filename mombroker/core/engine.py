@@ -155,6 +155,9 @@ class Engine:
         packed, _, state = message.payload.partition(b"\n")
         path = packed.decode(errors="replace")
         ours = message.origin == self.tx.name
+        known = self.natives.agents.get(agent)
+        if known is not None and known.path == path and known.repeated(message.source):
+            return False
         try:
             if self.tx.written("agents", agent) is not None:
                 raise MomError(f"{agent} exists already")

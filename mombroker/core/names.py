@@ -220,11 +220,12 @@ class Names(Replicated):
             raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {home!r}")
         return name, home, path, message.payload.split(b"\n", 3)[3]
 
-    def _read_named(self, message: Message) -> tuple[str, str, str]:
+    def _read_named(self, message: Message) -> tuple[str, str, str, bool]:
+        """The last: does the registry itself say so?"""
         name, id, asker = _texts(message, 3)
         if not name or not is_id(id):
             raise UnknownNotification(f"{message.type} came without an agent's id")
-        return name, id, asker
+        return name, id, asker, home_of(message.source) == self.tx.topology.registry
 
     def _read_forgotten(self, message: Message) -> tuple[str, str]:
         name, id = _texts(message, 2)
@@ -254,7 +255,7 @@ class Names(Replicated):
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
-    def _named(self, name: str, id: str, asker: str) -> None:
+    def _named(self, name: str, id: str, asker: str, decided: bool = False) -> None:
         if self.homes.home(id) not in self.tx.topology.servers:  # it has left since this was decided
             self.settle(name, self.departed(id, name))
             self.wanted.discard(name)
@@ -264,6 +265,8 @@ class Names(Replicated):
             self.keep(name, id)
             self.on_known(name)
         if not asker:  # it is told again, as after a loss
+            if decided:  # perhaps that it has moved is lost
+                self._moved(name, self.known[name], id)
             self._unmade(name, id)
         if asker == self.tx.name:
             self.settle(name, {"name": name, "agent": self.known[name]})
@@ -283,7 +286,7 @@ class Names(Replicated):
             self.on_change(name)
 
     def _moved(self, name: str, id: str, to: str) -> None:
-        if self.known.get(name) == id:
+        if self.known.get(name) == id != to:
             self.known[name] = to
             self.keep(name, to)
             self.on_move(name, id, to)

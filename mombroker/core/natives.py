@@ -40,6 +40,7 @@ class NativeAgent(Protocol):
     rows_are: ClassVar[dict[str, str]]  # those of its collections that are no messages, as `an entry of a list of`
 
     def created(self) -> None: ...  # at the delivery of its creation, before anything that is delivered later
+    def repeated(self, source: str) -> bool: ...  # at another one: True if this asker knows no better
     def deleted(self) -> None: ...
     def react(self, message: Message) -> None: ...
     def flush(self) -> None: ...  # after `touch`
@@ -61,6 +62,7 @@ class Clients(Protocol):
     def named(self, name: str) -> None: ...  # it is known now, or no longer
     def room(self) -> None: ...  # the server takes work again
     def host(self, agent: str) -> NativeAgent | None: ...  # one that is made when something comes for it
+    def inside(self, message: Message, agent: str) -> Iterator[Message]: ...  # those that it takes to an agent
     def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more

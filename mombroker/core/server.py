@@ -137,7 +137,7 @@ class AgentServer:
         groups.bind(self.engine.hand_over, self.engine.name_known)
         groups.moving = self.departures.leaving.__contains__
         self.clients.leaving = self.arrivals.leaving = self.change.leaving
-        self.dead_letters.settle = self.clients.orphan
+        self.dead_letters.settle, self.dead_letters.inside = self.clients.orphan, self.clients.inside
         self.names.is_here, self.newcomers.begun = self._is_here, self.engine.tables_came
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()

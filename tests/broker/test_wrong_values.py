@@ -103,8 +103,8 @@ class Town:
             "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
             "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}, {"a": 7}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]), "t.seen": ("b/_topics", [[5]]),
-            "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2]),
-            "m.taken": ("b/queue:leaving", [1]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
+            "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2, 0]),
+            "m.taken": ("b/queue:leaving", [1, 0]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
             **dict.fromkeys(("g.leave", "g.join"), ("b/group:g", [True])), "g.restored": ("b/group:g", []),
             "g.flush": ("b/group:g", [1, 1, {"a/x": 5}]), "g.place": ("b/group:g", [f"{AGENTS}.Count", b"\x90"]),
             "g.prepare": ("b/_groups", [1, 1, ["a/x"]]), "g.placed": ("b/_groups", ["b/clerk"]),
@@ -115,7 +115,7 @@ class Town:
             "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True]),
             "g.view": ("b/clerk", ["g", 1, ["b/clerk"], ["b/clerk"], ["a/x"], "a/y", ["b/clerk"], {"a/y": 1}]),
             "g.cast": ("b/clerk", ["g", 1, "a/x", f"{AGENTS}.Count", b"\x90", 1, {"a/x": 1}]),
-            "m.ready": ("b/queue:leaving", ["b/queue:leaving"]), "c.moved": (self.proxy, [number, "c/queue:far"]),
+            "m.ready": ("b/queue:leaving", ["b/queue:leaving", True]), "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 
     def hear(self, type_: str, payload: bytes, *agents: str, source: str = "a/queue:far", origin: str = "a") -> None:

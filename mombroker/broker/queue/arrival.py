@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from mombroker.broker.message import ClientMessage
@@ -80,15 +81,15 @@ class Arrival:
             self._take(item, late, envelope)
         for producer, ranges in note.producers:
             queue.dedup.adopt(producer, ranges)
-        if note.step == FOLLOWS:
+        if note.step == FOLLOWS and self.step < FOLLOWS:
             self.step = FOLLOWS
             queue.follow()
-        if note.step == ENDED:
+        if note.step == ENDED and self.step < ENDED:
             self.step = ENDED
         if note.step == CLOSED:
             self.closed = True
         elif not note.producers:
-            queue.post(self.source, Taken(note.step))
+            queue.post(self.source, Taken(note.step, note.round))
         queue.change()
         queue.touch()
 
@@ -161,8 +162,16 @@ class Arrival:
         queue.enqueue(message, Message(queue.tx.name, 0, source, (queue.id,), message.wire, b""))
         self.releasing = False
 
+    def again(self, servers: Set[str]) -> None:
+        """What was under way between this server and these may be lost: perhaps that nothing more comes."""
+        if home_of(self.source) in servers and self.step == OPEN:
+            self.queue.post(self.source, Taken(CLOSED))
+
     def passed(self, server: str) -> None:
         """It is the former home that counts them."""
+
+    def answered(self, server: str, passed: bool = False) -> None:
+        """Nor does it ask."""
 
     def shown(self) -> str:
         return f"from {home_of(self.source)}" if self.step != OPEN else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from heapq import nsmallest
 from typing import Any
 
@@ -30,20 +31,23 @@ class Departure:
     under_way   pages without a receipt
     waits       servers that have still to say that they are there, or to pass; then our own is the last
     horizon     what is not above this id was here when consumers were sent on
+    round       servers on the way to the new home were lost so many times; only receipts of the last round count
     """
 
-    __slots__ = ("queue", "to", "phase", "under_way", "waits", "horizon")
+    __slots__ = ("queue", "to", "phase", "under_way", "waits", "horizon", "round")
 
     def __init__(
-        self, queue: Movable, to: str, phase: int = ASKED, under_way: int = 0, waits: Any = (), horizon: int = 0
-    ):
+        self, queue: Movable, to: str, phase: int = ASKED, under_way: int = 0, waits: Any = (), horizon: int = 0,
+        round: int = 0,
+    ):  # fmt: skip
         self.queue, self.to, self.phase, self.under_way, self.horizon = queue, to, phase, under_way, horizon
+        self.round = round
         self.waits = set(waits)
         if phase >= WAITS:
             self._pause()
 
     def values(self) -> list[Any]:
-        return ["to", self.to, self.phase, self.under_way, sorted(self.waits), self.horizon]
+        return ["to", self.to, self.phase, self.under_way, sorted(self.waits), self.horizon, self.round]
 
     def _pause(self) -> None:
         self.queue.dispatcher.pause(MOVING, expected=lambda: self.queue.move is self)
@@ -72,9 +76,13 @@ class Departure:
         """A page is durable at the new home; at first, that it exists."""
         if source != self.to:
             raise UnknownNotification(f"{source} takes nothing of this")
+        if note.step == CLOSED:  # it does not know how far we are, and hears of it
+            return
         if self.phase == ASKED:
             self.phase = WAITS
             self._pause()
+        elif note.round != self.round:
+            return
         else:
             self.under_way -= 1
             if note.step == FOLLOWS:
@@ -82,9 +90,11 @@ class Departure:
         self.queue.change()
         self.queue.touch()
 
-    def answered(self, server: str) -> None:
-        """A server is there."""
-        if self.phase == POLLS and server in self.waits:
+    def answered(self, server: str, passed: bool = False) -> None:
+        """A server is there, or has `passed`: behind all that it has sent to this home it says so."""
+        if passed:
+            self.passed(server)
+        elif self.phase == POLLS and server in self.waits:
             self.waits.discard(server)
             self.queue.change()
             self.queue.touch()
@@ -110,6 +120,30 @@ class Departure:
         self.queue.change()
         self.queue.touch()
 
+    def again(self, servers: Set[str]) -> None:
+        """What was under way between this server and these may be lost with one between them: it is asked anew. The
+        messages of pages that are lost are dead letters."""
+        queue = self.queue
+        lost = home_of(self.to) in servers
+        if lost:
+            self.round, self.under_way = self.round + 1, 0
+        if self.phase == ASKED and lost:
+            queue.invite(self.to)
+        elif self.phase == TURNS and (lost or queue.tx.topology.registry in servers):
+            self._send(Page(step=FOLLOWS))
+        elif self.phase == LINGERS and lost:
+            self._send_all()
+        elif self.phase in (POLLS, ENDS):
+            self._ask(self.waits & servers)
+        queue.change()
+        queue.touch()
+
+    def _ask(self, servers: Set[str]) -> None:
+        queue = self.queue
+        if servers:
+            asked = tuple(f"{name}/_clients" for name in sorted(servers))
+            queue.natives.cast(queue.id, asked, Ready(queue.id, self.phase == ENDS))
+
     # -- what goes on --------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
@@ -128,7 +162,7 @@ class Departure:
             return False
         if self.phase == SENDS:  # what is sent directly waits for all: not while one is known to be down
             self.phase, self.waits = POLLS, {*queue.tx.topology.servers}
-            queue.natives.cast(queue.id, tuple(f"{name}/_clients" for name in sorted(self.waits)), Ready(queue.id))
+            self._ask(self.waits)
             queue.change()
         elif self.phase == POLLS and not self.waits:
             self.phase = TURNS
@@ -156,6 +190,7 @@ class Departure:
 
     def _send(self, page: Page) -> None:
         self.under_way += 1
+        page.round = self.round
         self.queue.post(self.to, page)
         self.queue.change()
 

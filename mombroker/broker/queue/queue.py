@@ -23,7 +23,7 @@ from mombroker.broker.queue.expiry import Expiry
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.limits import QueueLimits
 from mombroker.broker.queue.messages import LANES, QueueMessages
-from mombroker.broker.queue.movable import OPEN
+from mombroker.broker.queue.movable import CLOSED, OPEN
 from mombroker.broker.queue.schedule import Schedule
 from mombroker.broker.queue.service import QueueService
 from mombroker.broker.queue.settings import Settings
@@ -291,9 +291,19 @@ class Queue(Native):
         if self.move is not None:
             raise MomError(f"{self.settings.destination} waits for {self.move.why()}: see `mom queue move --release`")
         self.move = Departure(self, to)
+        self.invite(to)
+        self.change()
+
+    def invite(self, to: str) -> None:
+        """Have the new home made."""
         payload = self.path.encode() + b"\n" + arriving(self.id, self.for_new_home())
         self.natives.send(new_message(self.tx, self.id, (to,), CREATE, payload, flags=BOUNCE))
-        self.change()
+
+    def repeated(self, source: str) -> bool:
+        asks = isinstance(self.move, Arrival) and self.move.source == source
+        if asks:
+            self.created()
+        return asks
 
     def hurry(self) -> int:
         """One that is to move waits no more for what consumers have: it is given out again. How much that was."""
@@ -320,9 +330,10 @@ class Queue(Native):
         return not (self.settlement.returning or messages.purged or any(exclusive or item.group for item in unacked))
 
     def page(self, note: Page, envelope: Message) -> None:
-        if not isinstance(self.move, Arrival):
+        if isinstance(self.move, Arrival):
+            self.move.page(note, envelope)
+        elif note.step != CLOSED:  # that may be told twice
             raise UnknownNotification(f"{self.settings.destination} does not move here")
-        self.move.page(note, envelope)
 
     def taken(self, note: Taken, envelope: Message) -> None:
         if isinstance(self.move, Departure):
@@ -333,8 +344,8 @@ class Queue(Native):
             self.move.passed(envelope.origin)
 
     def ready(self, note: Ready, envelope: Message) -> None:
-        if isinstance(self.move, Departure):
-            self.move.answered(envelope.origin)
+        if self.move is not None:
+            self.move.answered(envelope.origin, note.passed)
 
     def follow(self) -> None: ...
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -30,14 +30,18 @@ from mombroker.broker.protocol import (
     Ended,
     Full,
     Moved,
+    Page,
     Passed,
     Publish,
     Ready,
     Refuse,
     Settle,
+    Taken,
 )
 from mombroker.broker.queue.departure import Departure
+from mombroker.broker.queue.item import readable
 from mombroker.broker.queue.lane import Pool
+from mombroker.broker.queue.movable import CLOSED
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session import topic_feed
 from mombroker.broker.session.forwarder import Forwarder
@@ -49,6 +53,7 @@ from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import KINDS, note_of
+from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.groups.bus import TYPES as MEMBERS
@@ -347,7 +352,9 @@ class Sessions(Native):
             self.held_back.wake(note.queue)
 
     def ready(self, note: Ready, message: Message) -> None:
-        self.post(note.queue, note)
+        """A queue asks. Who has not heard yet that it has moved says that it has passed when it does."""
+        if not note.passed or self.natives.names.known.get(note.queue.partition("/")[2]) != note.queue:
+            self.post(note.queue, note)
 
     handlers: ClassVar[Any] = {Full.wire: queue_full, Ready.wire: ready}
 
@@ -375,6 +382,8 @@ class Sessions(Native):
         for native in list(self.natives.agents.values()):
             if isinstance(native, Queue):
                 native.release(lambda holder: home_of(holder) in servers)
+                if native.move is not None:
+                    native.move.again(servers)
         for session in list(self.sessions.values()):
             if far := sorted({home_of(home) for home in session.homes} & servers):
                 reason = (
@@ -457,6 +466,17 @@ class Sessions(Native):
             return Asker(self.natives, agent, self)
         return Forwarder(self.natives, agent) if kind.startswith(WAITING) else None
 
+    def inside(self, message: Message, agent: str) -> Iterator[Message]:
+        """The messages of a page, each as if its queue was sent it."""
+        if message.type == Page.wire:
+            rows = [ItemRow(0, agent, "", 0, head, body) for head, body, _ in note_of(message).items]
+            for item in readable(self.tx.reader, rows):
+                assert item.message is not None, "a row has a message"
+                note, tx = item.message, self.tx
+                note.message = item.message_id
+                number = tx.new_id()
+                yield Message(tx.name, number, message.source, (agent,), note.wire, b"", tx.now, 0, BOUNCE, b"", note)
+
     def orphan(self, message: Message, agent: str) -> bool:
         """Nobody is there any more: give back what can be given back. True: the message itself is of no use."""
         post = self.natives.post
@@ -480,7 +500,9 @@ class Sessions(Native):
         if kind.startswith(OWNED):
             if (to := self.natives.names.successor(agent)) and self._follow(message, agent, to):
                 return True
-            if message.type == Consume.wire:
+            if message.type == Taken.wire and note_of(message).step == CLOSED:
+                post(agent, message.source, Page(step=CLOSED))
+            elif message.type == Consume.wire:
                 reason = self.natives.names.departed(agent, self.shown(kind))
                 reason = reason or f"{self.shown(kind)} has just ended: subscribe again"
                 post(agent, message.source, Refuse(note_of(message).consumer, reason))

@@ -51,8 +51,11 @@ class RetryVerbs(DestinationVerbs):
             if not sent.destination.startswith("queue:"):
                 raise MomError(f"{to} is no queue: write NAME or /queue/NAME")
         if to or message.type == ClientMessage.wire:
-            self.put(sent, self.home(sent.destination), message.source)
-            return [sent.destination]
+            name = agents[0].partition("/")[2]
+            ours = not to and name.startswith(("sub:", "share:"))  # it was there already when that moved
+            where = self.sessions.shown(name) if ours else sent.destination
+            self.put(sent, self.home(where), message.source)
+            return [where]
         homes = [agent for agent in agents if home_of(agent) in self.tx.topology.servers]
         latest = self.sessions.topics.latest  # as if it were published now
         epochs = {home: latest.get(home, 0) for home in map(home_of, homes)}
