@@ -62,6 +62,6 @@ def test_its_option_is_checked():
     assert Sequencer.validate(members, {"sequencer": "lyon"}) == []
     assert Sequencer.resolve(members, {"sequencer": "lyon"}) == {"sequencer": 1}
     assert Sequencer.validate(members, {"sequencer": "rome", "speed": 2}) == [
-        "unknown option 'speed': it has sequencer",
+        "unknown option 'speed': it has sequencer; take it out",
         "sequencer names a server of this domain: choose one of paris, lyon, nice",
     ]

@@ -366,7 +366,7 @@ REQUEST = {
     "unacked": False, "back": False, "values": {}, "text": "{}", "revision": 1, "drop": True,
     "limits": {"rate": 5}, "grant": ["r"], "revoke": [], "role": "", "may": ["send"], "deny": [], "open": False,
     "action": "send", "brief": True, "fullest": True, "group": "g",
-    "servers": ["c"], "epoch": 1, "lost": ["c"],
+    "servers": ["c"], "epoch": 1, "lost": ["c"], "change": "x",
 }  # fmt: skip
 
 
