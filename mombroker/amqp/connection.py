@@ -20,7 +20,7 @@ IDLE_MS = 60_000  # a client that is silent for longer is gone
 BEATS = 2.5  # the gateway's tolerance, in intervals
 MAX_BEAT_MS = 86_400_000
 MAX_SESSIONS = 1_000
-MAX_EARLY = 16 << 10  # bytes behind the login before its answer
+MAX_EARLY = 128 << 10  # bytes behind the login before its answer; the gateway stops to read long before
 MARK_BYTES = 256 << 10  # of input between two marks
 MAX_MARKS = 64  # without an answer; then the connection is full
 MIN_FRAME = 512
@@ -246,6 +246,7 @@ class Connection:
     def accept(self) -> None:
         assert self.state == "login", "a login is accepted that was not asked for"
         self.login, self.state = None, "open"
+        self.expect_every = int(IDLE_MS / BEATS)  # for its open, too
         if self._take == self._second:
             self.put(frame(performatives.sasl_outcome(SASL_OK), kind=SASL_FRAME))
         try:
@@ -278,7 +279,6 @@ class Connection:
         if len(said.container) > MAX_NAME or not said.container.isprintable():
             raise AmqpError(f"a container-id has at most {MAX_NAME} printable characters", INVALID)
         self.most_out = min(MAX_FRAME, max(MIN_FRAME, said.max_frame))
-        self.expect_every = int(IDLE_MS / BEATS)
         if said.idle_ms:
             self.send_every = max(1_000, min(MAX_BEAT_MS, said.idle_ms // 2))
         self.claim = Login("", "", said.container, SOLE in said.desired)

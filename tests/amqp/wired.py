@@ -8,13 +8,15 @@ from tests.amqp.peer import Peer, attach, flow, terminus, transfer
 class Wired(Peer):
     """Each part of the connection is a client of the bench.
 
-    `got`: payloads of messages; `outcomes`: (first, last, code) of what was sent.
+    `got`: payloads of messages; `outcomes`: (first, last, code) of what was sent, and `why` of what was rejected;
+    `detached`: (handle, condition, text).
     """
 
     def __init__(self, broker, server="a"):
         super().__init__()
         self.broker, self.server = broker, server
         self.parts, self.got, self.outcomes, self.ids = {}, [], [], 0
+        self.why, self.detached = [], []
         self.began()
 
     def say(self, *bodies, channel=0, pump=True):
@@ -44,6 +46,10 @@ class Wired(Peer):
             elif isinstance(each, tuple) and each[0] == performatives.DISPOSITION:
                 _, first, last, _, state = each[1]
                 self.outcomes.append((first, first if last is None else last, state.descriptor))
+                if state.descriptor == performatives.REJECTED:
+                    self.why.append(tuple(map(str, state.value[0].value[:2])))
+            elif isinstance(each, tuple) and each[0] == performatives.DETACH and each[1][2] is not None:
+                self.detached.append((each[1][0], *map(str, each[1][2].value[:2])))
         return self
 
     def sender(self, address, handle=0, **more):
