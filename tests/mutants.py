@@ -3,6 +3,7 @@
 import os
 
 COUNT = int(os.environ.get("MOM_FUZZ", "1000"))  # of each kind
+SEED = 1000 * int(os.environ.get("MOM_FUZZ_SEED", "0"))  # another one: other mutants
 
 
 def mutated(at_random, good):

@@ -21,7 +21,7 @@ from mombroker.net.links import MAX_LOGINS, MAX_SAID, Links, _Accepting
 from mombroker.net.peertls import PeerTls, name_of
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
-from tests.mutants import COUNT, changed, mutated
+from tests.mutants import COUNT, SEED, changed, mutated
 from tests.net.cable import Desk, End
 
 SINK = "tests.core.sample_agents:Sink"
@@ -141,7 +141,7 @@ class Stranger:
 
 
 def test_anybody_before_the_login():
-    bus, at_random, right = Listening(), random.Random(1), 0
+    bus, at_random, right = Listening(), random.Random(SEED + 1), 0
     for number in range(COUNT):
         stranger = bus.accept()
         right += stranger.log_in(at_random, at_random.randrange(3))
@@ -167,7 +167,7 @@ def wrong(at_random, bus):
 
 def test_a_neighbour_after_its_login():
     """Its frames are wrong in their bytes or in what they say; what is right of them takes effect, in order."""
-    bus, at_random, said, refused = Listening(), random.Random(2), 0, 0
+    bus, at_random, said, refused = Listening(), random.Random(SEED + 2), 0, 0
     while said < COUNT:
         stranger = bus.accept()
         assert stranger.log_in(at_random), bus.lines[-1]
@@ -243,7 +243,7 @@ def secure(tmp_path):
 
 
 def test_anybody_who_begins_tls(secure):
-    at_random, through = random.Random(3), 0
+    at_random, through = random.Random(SEED + 3), 0
     for number in range(COUNT // 4):
         shaking = Shaking(secure, secure.context)
         right = at_random.choice((0, 0, 0, 1, 2))  # flights, or records of who is through already

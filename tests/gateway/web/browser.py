@@ -10,7 +10,8 @@ from websocket import create_connection
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
 NAME = next((name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), None)
-READY = "document.getElementById('content')?.getAttribute('aria-busy') === 'false'"
+# Of the place in the address: for a moment after that has changed what is there is still of the place before.
+READY = "document.querySelector('#content[aria-busy=false]')?.dataset.place === location.hash"
 KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, "")}
 
 

@@ -85,6 +85,13 @@ def test_what_clients_send_stays_text(page):
     assert page.js("document.title") != "broken"
 
 
+def test_a_page_is_not_waited_for_as_if_the_one_before_were_it(page):
+    assert page.js(READY)
+    assert not page.js(f"(location.hash = '#/queues', {READY})")
+    page.until(READY)
+    assert page.js("Boolean(document.getElementById('filter'))")
+
+
 def test_it_is_worked_by_keys_alone(page):
     page.key("2")
     page.until(f"location.hash === '#/queues' && {READY}")

@@ -105,7 +105,7 @@ function frame(page, name) {
   $("main").replaceChildren(
     h("h2", {}, name ? h("a", { href: `#/${page === "letters" ? "agents" : page}` }, "‹ back") : title),
     tools.length ? h("div", { class: "toolbar" }, tools) : "",
-    h("div", { id: "content", "aria-busy": "true" }, h("p", { class: "empty" }, "…")));
+    h("div", { id: "content", "aria-busy": "true", "data-place": here }, h("p", { class: "empty" }, "…")));
 }
 
 function show(content) {
