@@ -14,6 +14,7 @@ from mombroker.core.errors import MomError
 from mombroker.core.topology import is_loopback
 
 MAX_ARGUMENTS = 20  # of a query
+MAX_DEPTH = 8  # of the tables and lists in a body
 JSON = "application/json"
 # Nothing that a page of somebody else could use, and nothing kept by whoever is between.
 HEADERS = {
@@ -51,7 +52,8 @@ class Request:
     def arguments(self) -> dict[str, Any]:
         """Of the body. Raises MomError."""
         try:
-            found = json.loads(self.body or b"{}")
+            found = json.loads(self.body or b"{}", parse_constant=_no_number)
+            _check(found, MAX_DEPTH)
         except (ValueError, RecursionError):
             raise MomError('the body of a change is a table of JSON, as {"destination": "queue:orders"}') from None
         if not isinstance(found, dict):
@@ -120,3 +122,18 @@ def as_json(value: Any, status: int = 200) -> Answer:
 def _plain(value: object) -> str:
     assert isinstance(value, bytes), f"{type(value).__name__} in an answer"
     return b64encode(value).decode()
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _check(value: object, depth: int) -> None:
+    """Raises ValueError for text that UTF-8 has no form for, as half of a pair of surrogates, and what is too deep."""
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, dict | list):
+        if not depth:
+            raise ValueError("too deep")
+        for each in value if isinstance(value, list) else (*value, *value.values()):
+            _check(each, depth - 1)

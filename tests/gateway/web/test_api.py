@@ -228,6 +228,9 @@ def test_nothing_else_is_changed(changing, verb):
     [
         (b"[1]", "the body of a change is a table of JSON"), (b"{", "the body of a change is a table of JSON"),
         (b"[" * 10_000, "the body of a change is a table of JSON"), (b"\xff", "is a table of JSON"),
+        (b'{"destination": "queue:\\ud800"}', "is a table of JSON"), (b'{"\\udfff": 1}', "is a table of JSON"),
+        (b'{"destination": [["queue:\\ud800"]]}', "is a table of JSON"), (b'{"limit": NaN}', "is a table of JSON"),
+        (b'{"destination": ' + b"[" * 970 + b"]" * 970 + b"}", "is a table of JSON"),
         (b"", "purge needs destination"), (b'{"destination": 1.5}', "cannot have 1.5 as its destination"),
         (b'{"destination": "queue:a", "x": 1}', "has no 'x'"), (b'{"destination": ""}', "that is not empty"),
     ],
