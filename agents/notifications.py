@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass
 from dataclasses import fields as fields_of
@@ -16,6 +17,7 @@ from mombroker.core.message import TYPE_CHARS
 
 T = TypeVar("T")
 TYPES: dict[str, type] = {}
+NAMELESS = "__main__"  # the module of a program that is a file; others cannot import it
 
 
 def _refuse(value: object) -> object:
@@ -56,7 +58,7 @@ def notification(cls: type[Any] | None = None, *, name: str = "", expose: bool =
     """
 
     def make(cls: type[Any]) -> type[Any]:
-        wire = name or f"{cls.__module__}.{cls.__qualname__}"
+        wire = name or f"{_module(cls)}.{cls.__qualname__}"
         if name.startswith("_") or not wire.isprintable() or len(wire) > TYPE_CHARS:
             raise TypeError(f"{ascii(wire[:64])} cannot name a notification: printable text, no leading _")
         known = TYPES.get(wire)
@@ -72,10 +74,16 @@ def notification(cls: type[Any] | None = None, *, name: str = "", expose: bool =
     return make if cls is None else make(cls)
 
 
+def _module(cls: type) -> str:
+    """What others import it from: of `python -m shop.front` that is shop.front, though Python calls it __main__."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None) if cls.__module__ == NAMELESS else None
+    return spec.name if spec else cls.__module__
+
+
 def _again(known: type, cls: type) -> bool:
     """The same class, made once more: by a reload, or as the program and as a module that it imports."""
     modules = {known.__module__, cls.__module__}
-    return known.__qualname__ == cls.__qualname__ and (len(modules) == 1 or "__main__" in modules)
+    return known.__qualname__ == cls.__qualname__ and (len(modules) == 1 or NAMELESS in modules)
 
 
 def encode(note: Any) -> tuple[str, bytes]:

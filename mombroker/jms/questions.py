@@ -19,6 +19,11 @@ def written(note: Any) -> tuple[str, str]:
         type, body = notifications.to_json(note)
     except TypeError as error:
         raise MessageFormat(str(error)) from None
+    if type.startswith(f"{notifications.NAMELESS}."):
+        raise MessageFormat(
+            f"no agent knows {type}, of a program that is run as a file: run it by python -m, import the class from "
+            "its module, or give it a name: @notification(name=...)"
+        )
     return type, body.decode()
 
 

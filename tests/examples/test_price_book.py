@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from examples import price_book
 from examples.price_book import Lookup, Page, Price, PriceBook, Range
 from mombroker.agents.testing import Bus
 from mombroker.core.errors import MomError
 from tests.admin.processes import Processes, free_ports
+from tests.examples.started import printed
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_as_it_is_shown(tmp_path, capsys):
+def test_as_it_is_shown(tmp_path):
     text, ports = (ROOT / "examples" / "price_book.toml").read_text(), free_ports(3)
     for written, port in zip(("16350", "16351", "61650"), ports, strict=True):
         text = text.replace(written, str(port))
@@ -23,10 +23,10 @@ def test_as_it_is_shown(tmp_path, capsys):
     bus = Processes(tmp_path / "price_book.toml")
     bus.up()
     try:
-        price_book.main(f"stomp://localhost:{ports[2]}")
+        lines = printed("price_book", f"stomp://localhost:{ports[2]}")
     finally:
         bus.down()
-    assert capsys.readouterr().out.splitlines() == [
+    assert lines == [
         "tea costs [300, 320]", "for sale: cake 450, tea 320", "gold: Price(article='gold', price=None, changes=2)",
     ]  # fmt: skip
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from examples import rate_limiter
 from examples.rate_limiter import CALLS, Call, Limit, Passed, Refused
 from mombroker.agents.testing import Bus
 from tests.admin.processes import Processes, free_ports
+from tests.examples.started import printed
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"burst": 3, "seconds": 10.0}
 
 
-def test_as_it_is_shown(tmp_path, capsys):
+def test_as_it_is_shown(tmp_path):
     text, ports = (ROOT / "examples" / "rate_limiter.toml").read_text(), free_ports(3)
     for written, port in zip(("16360", "16361", "61660"), ports, strict=True):
         text = text.replace(written, str(port))
@@ -23,11 +23,11 @@ def test_as_it_is_shown(tmp_path, capsys):
     bus = Processes(tmp_path / "rate_limiter.toml")
     bus.up()
     try:
-        rate_limiter.main(f"stomp://localhost:{ports[2]}")
+        lines = printed("rate_limiter", f"stomp://localhost:{ports[2]}")
         assert bus.json("agent", "show", "limit-ann")["fields"]["burst"] == 3
     finally:
         bus.down()
-    ann, bob, todo = capsys.readouterr().out.splitlines()
+    ann, bob, todo = lines
     assert ann.startswith("ann: passed, 2 left, passed, 1 left, passed, 0 left, refused for 3")
     assert bob == "bob: passed, 2 left"
     assert todo == "to do: ann's call 1, ann's call 2, ann's call 3, bob's call 1"

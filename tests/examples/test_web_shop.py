@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from examples import web_shop
 from examples.web_shop import Bought
 from mombroker.agents.notifications import TYPES, from_json
 from mombroker.broker.commands import Ask
 from mombroker.net import config
 from tests.admin.processes import Processes, free_ports
 from tests.broker.bench import Broker
+from tests.examples.started import printed
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "web_shop.toml"
 SITES = ("shop", "depot", "bank")
 
 
-def test_as_it_is_shown(tmp_path, capsys):
+def test_as_it_is_shown(tmp_path):
     text, ports = FILE.read_text(), {}
     for written in ("16340", "16341", "16342", "61640", "61641"):
         (ports[written],) = free_ports(1)
@@ -29,10 +29,10 @@ def test_as_it_is_shown(tmp_path, capsys):
     bus = Processes(tmp_path / "web_shop.toml")
     bus.up()
     try:
-        web_shop.main(*(f"stomp://localhost:{ports[port]}" for port in ("61640", "61641")))
+        lines = printed("web_shop", *(f"stomp://localhost:{ports[port]}" for port in ("61640", "61641")))
     finally:
         bus.down()
-    assert capsys.readouterr().out.splitlines() == [
+    assert lines == [
         "ann pays 6 for 2 tea", "ann gets no tea: only 98 of tea are left", "bob gets no gold: bob has not so much",
         "bob pays 15 for 3 cake",
     ]  # fmt: skip

@@ -1,9 +1,12 @@
 """A Python program asks agents, on a broker in memory."""
 
+import sys
+from importlib.machinery import ModuleSpec
+
 import pytest
 
 from mombroker import jms
-from mombroker.agents import notification
+from mombroker.agents import notification, notifications
 from tests.core.bus import topology
 from tests.core.sample_agents import Count, Counted, Release
 from tests.jms.memory import Memory, cord
@@ -67,3 +70,22 @@ def test_a_question_that_was_sent_twice_is_asked_once(broker):
 def test_nobody_consumes_from_an_agent(broker):
     with pytest.raises(jms.InvalidDestination, match="what an agent answers comes to the reply-to"):
         broker.connect().consumer("/agent/clerk")
+
+
+@pytest.mark.parametrize("spec", [ModuleSpec("shop.front", None), None])
+def test_a_program_that_is_a_module_asks_by_its_name_and_one_that_is_a_file_learns_what_to_do(
+    broker, monkeypatch, spec
+):
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(notifications, "TYPES", {})
+    cls = notification(type("Lonely", (), {"__module__": "__main__"}))
+    refused, why = (
+        (jms.Refused, "Clerk has no reaction to shop.front.Lonely")
+        if spec
+        else (
+            jms.MessageFormat,
+            r"no agent knows __main__.Lonely, .*: run it by python -m, .*@notification\(name=\.\.\.\)",
+        )
+    )
+    with pytest.raises(refused, match=why):
+        broker.connect().ask("clerk", cls(), timeout=0)
