@@ -50,7 +50,8 @@ clean:
 .venv/installed-plots: setup.cfg pyproject.toml
 	$(call install,'.[plots]')
 .venv/installed-dev: setup.cfg pyproject.toml
-	$(call install,'.[test$(comma)spark$(comma)proton$(comma)dev]' || $(PIP) install --editable '.[test$(comma)dev]')
+	$(call install,'.[test$(comma)spark$(comma)proton$(comma)dev]' || \
+	    $(PIP) install --editable '.[test$(comma)spark$(comma)dev]' || $(PIP) install --editable '.[test$(comma)dev]')
 
 # An environment that was cut off while it was made has no working pip, and is made anew.
 define install
