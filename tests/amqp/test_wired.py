@@ -8,11 +8,12 @@ from mombroker.amqp import performatives
 from mombroker.amqp.codec import Symbol
 from mombroker.amqp.inbound import Inbound
 from mombroker.amqp.messages import ANNOTATIONS, APPLICATION, DATA, HEADER, PROPERTIES, VALUE
+from mombroker.amqp.outbound import Outbound
 from mombroker.broker import properties, wire
 from mombroker.broker.commands import Send
 from mombroker.jms import messages as jms
 from mombroker.stomp.headers import V12, headers_of, text_of
-from tests.amqp.peer import message
+from tests.amqp.peer import flow, message
 from tests.amqp.wired import Wired, read, sections
 from tests.broker.bench import ALONE, THREE, Broker
 from tests.core.bus import topology
@@ -130,20 +131,102 @@ def test_a_session_that_told_outcomes_at_once_would_be_caught(monkeypatch):
     assert max(last for _, last, _ in told) >= len(kept), "it was told that a message is there that is not"
 
 
-def test_topics_come_in_causal_order_to_the_links_of_a_session():
-    """The answer is sent by a client of another protocol, at another server, who has seen the question."""
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+@pytest.mark.parametrize("durable", [False, True])
+def test_at_whatever_commit_it_crashes_no_more_is_told_than_is_kept(at, durable):
+    b = Broker(ALONE)
+    client = Wired(b).sender("orders")
+    b.death = ("a", at, durable)
+    for number in range(4):
+        client.send(message(b"%d" % (2 * number)), message(b"%d" % (2 * number + 1)))
+    assert {code for *_, code in client.outcomes} <= {ACCEPTED}
+    told = [str(id) for first, last, _ in client.outcomes for id in range(first, last + 1)]
+    kept = b.connect().subscribe("s", Q).texts
+    assert told == kept[: len(told)] and len(told) == 2 * (at - 1) and len(kept) == len(told) + 2 * durable
+
+
+def overtaken():
+    """How many outcomes are told, and what is there, if a message arrives while the one before it is answered, and the
+    server crashes before it has that."""
+    b = Broker(ALONE)
+    client = Wired(b).sender("orders").send(message(b"one"), pump=False)
+    client.hand_over()
+    client.send(message(b"two"), pump=False).hear()
+    b.reboot("a")
+    return sum(last - first + 1 for first, last, _ in client.outcomes), b.connect().subscribe("s", Q).texts
+
+
+def test_an_answer_is_for_what_it_names_and_for_nothing_that_has_come_meanwhile():
+    assert overtaken() == (1, ["one"])
+
+
+def test_a_session_that_took_an_answer_for_all_that_has_come_would_be_caught(monkeypatch):
+    accept = Inbound.accept
+
+    def all_of_them(self, ids):
+        if ids:
+            ids[:] = sorted(self.unanswered)
+        accept(self, ids)
+
+    monkeypatch.setattr(Inbound, "accept", all_of_them)
+    told, kept = overtaken()
+    assert told > len(kept), "it was told that a message is there that is not"
+
+
+def conversation(*windows):
+    """What comes to two links of a session whose window is shut meanwhile, and then opens by so many frames each time.
+
+    The answers are sent by a client of another protocol, at another server, who has seen the questions.
+    """
     b = Broker(THREE)
     topic = {"capabilities": ["topic"]}
     reader = Wired(b, "c").receiver("questions", 1, **topic).receiver("answers", 2, **topic)
+    if windows:
+        reader.say(flow(window=0))
     other = b.connect("b").subscribe("s", "topic:questions")
     asker = Wired(b, "a").sender("questions", **topic)
     for number in range(5):
         asker.send(sections((VALUE, f"question {number}")))
         other.send("topic:answers", f"answer to {other.texts[-1]}")
-    texts = [read(each)[3] for each in reader.hear().got]
-    assert [each.decode() if isinstance(each, bytes) else each for each in texts] == [
-        text for number in range(5) for text in (f"question {number}", f"answer to question {number}")
-    ]
+    reader.hear()
+    assert not (windows and reader.got)
+    for window in windows:
+        reader.say(flow(window=window, seen=len(reader.got)))
+    texts = [read(each)[3] for each in reader.got]
+    return [each.decode() if isinstance(each, bytes) else each for each in texts]
+
+
+CAUSAL = [text for number in range(5) for text in (f"question {number}", f"answer to question {number}")]
+
+
+@pytest.mark.parametrize("windows", [(), (100,), (1,) * 10, (3, 3, 4), (7, 1, 2)])
+def test_topics_come_in_causal_order_to_the_links_of_a_session(windows):
+    assert conversation(*windows) == CAUSAL
+
+
+def test_links_that_came_one_after_the_other_when_the_window_opens_would_be_caught(monkeypatch):
+    def link_by_link(self, window):
+        self.window = window
+        for link in self.links.values():
+            self.flush(link)
+
+    monkeypatch.setattr(Outbound, "opened", link_by_link)
+    found = conversation(100)
+    assert sorted(found) == sorted(CAUSAL) and found != CAUSAL
+
+
+def test_a_link_that_overtook_what_waits_for_the_window_would_be_caught(monkeypatch):
+    """The last frame that fits is given to whoever has the last message."""
+
+    def backwards(self, window):
+        self.window = window
+        while self._order and self.window > 0:
+            link = self._order.pop()
+            if link.pending and link.credit > 0:
+                self._transfer(link, link.pending.popleft(), {})
+
+    monkeypatch.setattr(Outbound, "opened", backwards)
+    assert conversation(*(1,) * 10) != CAUSAL
 
 
 def test_a_delay_is_the_brokers():

@@ -25,13 +25,18 @@ class Wired(Peer):
 
     def pump(self):
         """Until nobody has anything to say."""
-        while asked := self.connection.asked:
-            for part, commands in asked:
-                if part not in self.parts:
-                    self.parts[part] = self.broker.connect(self.server, self.connection.client_id, strict=False)
-                self.parts[part].do(*commands)
+        while self.hand_over():
             self.hear()
         return self.hear()
+
+    def hand_over(self):
+        """What it has asked for so far is done and durable, and it has not heard of that; whether it was anything."""
+        asked = self.connection.asked
+        for part, commands in asked:
+            if part not in self.parts:
+                self.parts[part] = self.broker.connect(self.server, self.connection.client_id, strict=False)
+            self.parts[part].do(*commands)
+        return bool(asked)
 
     def hear(self):
         """What the bus has told its parts meanwhile."""
