@@ -182,6 +182,22 @@ def test_a_request_that_is_passed_on_is_answered_by_the_other(shown):
     bus.check()
 
 
+def test_what_is_being_sold_is_not_put_up_again(shown):
+    """docs/patterns.md"""
+    made = shown("shown_auction", "class House")
+    bus = Kit({"a/house": (made.House, {"bidders": ["ann"]}), "b/ann": (made.Bidder, {"most": 3})})
+    bus.kill("b", down=float("inf"))
+    bus.send("house", made.Auction("clock", seconds=10), server="a")
+    bus.advance(1)
+    assert bus.state("house")["open"]["clock"]["bids"] == {}
+    bus.send("house", made.Auction("clock"), server="a")
+    bus.advance(1)
+    bus.start("b")
+    bus.settle()
+    assert ["there is an auction of clock already" in each["reason"] for each in bus.deadletters()] == [True]
+    assert bus.state("house")["open"] == {}
+
+
 @pytest.mark.parametrize("crashes", [0, 6])
 def test_an_auction_ends_with_the_last_bid_or_in_time(shown, crashes):
     """docs/patterns.md"""
