@@ -9,6 +9,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 from mombroker.broker.access.permission import ACTIONS
+from mombroker.broker.access.permissions import IN_FILE
 from mombroker.net.exit_codes import ExitCode
 
 WORDS = ", ".join(ACTIONS)
@@ -87,7 +88,9 @@ def delete(
     Example:
       mom permission delete --user ann 'queue:orders*'
     """
-    _change(file, server, output, columns, "delete_permission", match=match, user=user, role=role, open=opens)
+    done = _change(file, server, output, columns, "delete_permission", match=match, user=user, role=role, open=opens)
+    if done["permission"] is not None:
+        click.echo(f"! {IN_FILE}", err=True)
 
 
 @permission.command()
@@ -117,7 +120,9 @@ def _words(text: str) -> list[str]:
     return list(ACTIONS) if text == "all" else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> None:
+def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> dict[str, Any]:
     topology = options.load(file)
     at = options.pick(topology, server or topology.registry)
-    show_one(options.ask(topology, at, verb, **args), output, columns)
+    done = options.ask(topology, at, verb, **args)
+    show_one(done, output, columns)
+    return done

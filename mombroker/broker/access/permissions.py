@@ -22,6 +22,11 @@ OPEN = (
     "--open, or first give somebody another one"
 )
 
+IN_FILE = (
+    "the topology file gives one, which counts until `mom topology apply` of a file without it, or until "
+    "`mom permission set` denies what it allows"
+)
+
 
 class Permissions(Replicated):
     """Where there is none, everybody may do everything; from the first one on, only what is allowed.
@@ -92,8 +97,8 @@ class Permissions(Replicated):
             there = [each for each in self.set.values() if each.key == made.key]
             reason = ""
             if not there:
-                reason = (
-                    f"{made.whose()} was given no permission for {made.match!r} at run time; see `mom permission list`"
+                reason = f"{made.whose()} was given no permission for {made.match!r} at run time; " + (
+                    IN_FILE if self._in_file(made) else "see `mom permission list`"
                 )
             elif not open and len(self.all()) == 1:
                 reason = OPEN
@@ -112,11 +117,16 @@ class Permissions(Replicated):
             self.set[number] = made
             self.keep(number, json.dumps(made.values()))
         self._hold()
-        self.settle(token, {"permission": None if gone else made.values(), "count": len(self.all())})
+        still = self._in_file(made) if gone else made
+        self.settle(token, {"permission": still and still.values(), "count": len(self.all())})
         self.changed(touched)
 
     def _refused(self, token: str, sentence: str) -> None:
         self.settle(token, sentence)
+
+    def _in_file(self, made: Permission) -> Permission | None:
+        """That of the topology file for the same user or role and pattern: it counts whatever was set beside it."""
+        return next((each for each in self.declared if each.key == made.key), None)
 
 
 def check(topology: Topology) -> None:

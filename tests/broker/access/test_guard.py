@@ -328,6 +328,17 @@ def test_the_last_permission_goes_only_if_the_bus_is_to_be_open():
     assert b.connect("c", user="bob").send(Q, "1").subscribe("s", Q).texts == ["1"]
 
 
+def test_who_deletes_a_permission_hears_that_the_file_gives_it_still():
+    values = {"match": Q, "role": "clerk", "may": ["send"]}
+    b = Guarded(replace(THREE, permissions=[values]))
+    b.ask("a", "set_permission", match=Q, role="clerk", may=["send", "receive"])
+    still = b.ask("b", "delete_permission", match=Q, role="clerk")
+    assert still["permission"] == values and still["count"] == 1
+    assert "until `mom topology apply` of a file without it" in b.ask("c", "delete_permission", match=Q, role="clerk")
+    b.allow("ann", Q, "send")
+    assert b.ask("b", "delete_permission", match=Q, user="ann")["permission"] is None
+
+
 def test_permissions_and_users_are_there_after_a_restart(b):
     b.ask("a", "set_user", user="ann", hash="h", new=True)
     b.ask("a", "limit_user", user="ann", limits={"rate": 7})
