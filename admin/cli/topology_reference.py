@@ -88,8 +88,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "hide_version": "`true`: clients are not told what they are connected to.",
         "data": "Folder of its store, its token and its log. Without it `var/NAME`.",
         "redirect": "`true`: replicas that do not lead answer clients of `stomp` and `stomp_tls` with an ERROR that "
-        "says who does, in its message and in header `leader`. Without it these ports are closed, so that lists "
-        "of addresses work.",
+        "says who does, in its message and in header `leader`, and those of `amqp` and `amqp_tls` with "
+        "`amqp:connection:redirect`. Without it these ports are closed, so that lists of addresses work.",
         "replicas": "Processes on several machines that keep the same: what is durable is on the disks of a majority "
         "([replication.md](replication.md)). Each has its own `listen`, `data` and ports of clients.",
     },

@@ -294,9 +294,8 @@ class Connection:
         assert self.claim is not None, "nobody has claimed an id"
         claim, self.claim = self.claim, None
         if refusal:
-            self._say_open({"amqp:connection-establishment-failed": True})
             info = {"invalid-field": Symbol("container-id")}
-            self._end(refusal, performatives.error(INVALID, refusal, info))
+            self._shut(refusal, performatives.error(INVALID, refusal, info))
             return
         self.client_id = claim.client_id
         self._say_open({})
@@ -306,6 +305,16 @@ class Connection:
             self._read()
         except AmqpError as error:
             self.fail(error)
+
+    def redirect(self, why: str, host: str, port: int) -> None:
+        """In place of `claimed`: who is looked for is there; without a port, nobody knows where."""
+        self.claim = None
+        self._shut(why, performatives.redirect(why, host, port) if port else performatives.error(FORCED, why))
+
+    def _shut(self, fault: str, error: bytes) -> None:
+        """An open that is no more than the words for a close."""
+        self._say_open({"amqp:connection-establishment-failed": True})
+        self._end(fault, error)
 
     def _say_open(self, more: dict[str, Any]) -> None:
         if not self._opened:

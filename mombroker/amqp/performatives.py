@@ -404,6 +404,12 @@ def error(condition: str, text: str, info: Mapping[str, Any] | None = None) -> b
     return performative(ERROR, [symbol(condition), string(text), more])
 
 
+def redirect(text: str, host: str, port: int) -> bytes:
+    """The error that tells a client to go there (part 2.8.16)."""
+    there = [(symbol("hostname"), string(host)), (symbol("network-host"), string(host)), (symbol("port"), ushort(port))]
+    return performative(ERROR, [symbol("amqp:connection:redirect"), string(text), codec.mapped(there)])
+
+
 def rejected(condition: str, text: str) -> bytes:
     return performative(REJECTED, [error(condition, text)])
 

@@ -52,7 +52,7 @@ class Server:
     client_ca     PEM file of those that sign certificates of clients, which name a user each
     http_origins  whose pages may open a WebSocket, beside this port's own
     replicas      where it is several times; what of its settings each has for itself is here that of the first
-    redirect      those that do not lead answer clients of `stomp`
+    redirect      those that do not lead answer clients of `stomp` and `amqp`
     replica       the one of them that this is, with its settings; empty: none, or any
     """
 

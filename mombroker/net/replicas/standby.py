@@ -43,12 +43,12 @@ class Doors(Standby):
         self.reactor, self.at, self.leader = reactor, at, leader
         self._redirect: Redirect | None = None
 
-    def where(self) -> tuple[str, str]:
-        """Who leads, in a sentence, and where clients find it; empty if nobody knows."""
+    def where(self, setting: str = "stomp") -> tuple[str, str]:
+        """Who leads, in a sentence, and where clients of a setting find it; empty if nobody knows."""
         place = self.leader()
         if place is None:
             return f"standby: {self.at.label} does not know who leads {self.at.name} now", ""
-        where = place.stomp or place.stomp_tls or ""
+        where = (place.stomp or place.stomp_tls if setting.startswith("stomp") else getattr(place, setting)) or ""
         return f"standby: the leader is {place.name} at {where or place.listen}", where
 
     def open(self) -> None:
