@@ -14,7 +14,7 @@ Nothing waits for a clock, and the same seed gives the same run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -120,6 +120,7 @@ class Bus:
         self._clients: dict[str, tuple[int, int]] = {}  # connection and epoch of its server, by server
         self._inboxes: dict[str, tuple[str, list[Received]]] = {}  # server and messages, by destination
         self._conns = 0
+        self._stopped: set[str] = set()  # servers that are down until the test starts them
         for node in self._cluster.nodes.values():
             node.boot()
         for number in range(breaks):
@@ -140,10 +141,18 @@ class Bus:
     def settle(self, most: float = LONGEST) -> None:
         """Run until nothing is left to do but what waits for a later time. Raises AssertionError if that takes longer
         than `most` virtual seconds, and says what is left."""
+        self._run(self._left, most)
+
+    def _rest(self) -> None:
+        """The same, but for what the test itself has stopped: servers that are down until it starts them, and links
+        that it has cut. So clients go on meanwhile."""
+        self._run(lambda: self._left(stopped=False), LONGEST)
+
+    def _run(self, left_of: Callable[[], list[str]], most: float) -> None:
         until = self.world.now + times.of_seconds(most)
         while True:
             self.world.run(self.world.now + STEP)
-            left = self._left()
+            left = left_of()
             if not left:
                 return
             assert self.world.now < until, f"after {most:g} virtual seconds {', '.join(left[:5])}"
@@ -153,11 +162,14 @@ class Bus:
         node = self._node(server)
         if node.up:
             node.crash()
-        if down != float("inf"):
+        if down == float("inf"):
+            self._stopped.add(server)
+        else:
             self.world.after(times.of_seconds(down), node.boot)
 
     def start(self, server: str) -> None:
         self._node(server).boot()
+        self._stopped.discard(server)
 
     def cut(self, one: str, other: str) -> None:
         """The connection between two servers is gone, until `heal`."""
@@ -170,9 +182,13 @@ class Bus:
         if conns := list(self._cluster.network.connections.values()):
             self._cluster.network.break_(self.world.rng.choice(conns))
 
-    def _left(self) -> list[str]:
-        found = []
-        for name, node in self._cluster.nodes.items():
+    def _left(self, stopped: bool = True) -> list[str]:
+        """What there is to do; what the test has stopped too, or not."""
+        found, cuts, nodes = [], self._cluster.network.cuts, self._cluster.nodes
+        away = {name for name in self._stopped if not nodes[name].up}
+        for name, node in nodes.items():
+            if name in away and not stopped:
+                continue
             if not node.up:
                 found.append(f"{name} is down")
                 continue
@@ -182,7 +198,9 @@ class Bus:
                 found.append(f"{name} is at work")
             found += [f"{box.agent} is to try again" for box in server.engine.inboxes.boxes.values() if box.until]
             for part in server.channel.domains.values():
-                found += [f"{name} has something for {link.peer}" for link in part.links.values() if link.waiting()]
+                for peer in [link.peer for link in part.links.values() if link.waiting()]:
+                    if stopped or not (peer in away or cuts.get((min(name, peer), max(name, peer)))):
+                        found.append(f"{name} has something for {peer}")
         return found
 
     # -- agents --------------------------------------------------------------------------------------------------
@@ -252,7 +270,7 @@ class Bus:
             node, conn = self._client(name)
             self._inboxes[destination] = name, []
             node.post(ClientCommands(conn, [_subscribe(destination)]))
-        self.settle()
+        self._rest()
         name, found = self._inboxes[destination]
         self._take(name)
         taken = list(found)
@@ -323,7 +341,7 @@ class Bus:
         """Take what has come for the client of a server, and acknowledge it."""
         if not self._is_there(name):
             self._client(name)
-            self.settle()
+            self._rest()
         node, conn = self._client(name)
         told, node.told[conn] = node.told.get(conn, []), []
         for reply in told:
@@ -333,7 +351,7 @@ class Bus:
                 node.post(ClientCommands(conn, [Disposition(reply.tag)]))
             elif isinstance(reply, Refused):
                 raise MomError(reply.message)
-        self.settle()
+        self._rest()
 
     # -- verdict -------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,11 @@ class Due:
     item: str
 
 
+@notification(expose=True)
+class HowMany:
+    item: str
+
+
 class Shop(Agent):
     """Sells, and reminds."""
 
@@ -33,6 +38,10 @@ class Shop(Agent):
     @reacts
     def remind(self, note: Remind) -> None:
         self.timer(note.seconds, Due(note.item))
+
+    @reacts
+    def how_many(self, note: HowMany) -> None:
+        self.reply({"left": self.stock.get(note.item, 10)})
 
     @reacts
     def due(self, note: Due) -> None:

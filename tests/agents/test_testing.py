@@ -9,7 +9,7 @@ import pytest
 from mombroker.agents import Agent, notification
 from mombroker.agents.testing import Bus
 from mombroker.core.errors import MomError
-from tests.agents.shop_agents import Due, Ledger, Remind, Shop
+from tests.agents.shop_agents import Due, HowMany, Ledger, Remind, Shop
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENTS = {"lyon/shop": Shop, "nice/ledger": Ledger}
@@ -50,6 +50,30 @@ def test_a_server_that_is_down_is_only_slow():
     bus.settle()
     assert bus.state("ledger")["lines"] == ["tea"]
     bus.check()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_clients_go_on_while_another_server_is_away(killed):
+    bus = Bus(AGENTS, servers=["paris"])
+    assert bus.receive("/queue/answers", server="lyon") == []
+    if killed:
+        bus.kill("nice", down=float("inf"))
+    else:
+        bus.cut("lyon", "nice")
+    begun = bus.now
+    bus.put("/queue/orders", {"item": "tea"}, reply_to="/queue/answers", server="lyon")
+    (answer,) = bus.receive("/queue/answers")
+    assert answer.json() == {"left": 9}
+    assert bus.request("shop", HowMany("tea"), server="lyon") == {"left": 9}
+    assert bus.now - begun < 60 * 10**9
+    with pytest.raises(AssertionError, match="nice"):
+        bus.settle(1)
+    if killed:
+        bus.start("nice")
+    else:
+        bus.heal("lyon", "nice")
+    bus.settle()
+    assert bus.state("ledger")["lines"] == ["tea"]
 
 
 @pytest.mark.parametrize("seed", range(8))
