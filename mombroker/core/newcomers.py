@@ -29,7 +29,8 @@ Row = tuple[str, str, bytes]  # who has told it, type and payload of the message
 @dataclass(slots=True)
 class Attached:
     """A server that has come by a revision. `unmet`: those that may not know it yet; only the sponsor and the newcomer
-    itself keep account of that. `epoch`: it is in the place of a lost one, and its clocks begin under this."""
+    itself keep account of that. `sponsor`: empty at a newcomer that has lost it too early. `epoch`: it is in the place
+    of a lost one, and its clocks begin under this."""
 
     revision: int
     sponsor: str
@@ -48,7 +49,7 @@ class Newcomers:
 
     attached   those that have come since the first revision, by name
     unmet      servers that may not know us yet
-    waiting    our tables have not come yet
+    waiting    our tables have not come yet; its row says under which epoch we have begun
     tables     each gives what must be told of a table, so that who has nothing has all of it
     joined     called with newcomers that are known here from now on
     begun      called when our tables have come
@@ -63,7 +64,8 @@ class Newcomers:
         self.met: Callable[[], None]
         rows = {key.removeprefix(ATTACHED): json.loads(str(row)) for key, row in tx.reader.meta(ATTACHED).items()}
         self.attached = {server: Attached(*row) for server, row in rows.items()}
-        self.waiting = WAITING in tx.reader.meta(WAITING)
+        waits = tx.reader.meta(WAITING)
+        self.waiting, self._since = WAITING in waits, int(waits.get(WAITING, 0))
         self._mine: list[str] = []  # newcomers that we sponsor, and that others may not know yet
         self._look()
         types.obey(TOLD, self._read_told, self._told)
@@ -100,8 +102,8 @@ class Newcomers:
                 self.tell_tables(each.servers)
             self._post((each.sponsor, *each.servers), KNOWN, json.dumps(each.servers).encode())
 
-    def left(self, server: str) -> None:
-        """A server is not of this bus any more."""
+    def left(self, server: str, epoch: int = 0) -> None:
+        """A server is not of this bus any more, or is lost, and its domains begin anew under this epoch."""
         for name, each in self.attached.items():
             if server in each.unmet:
                 each.unmet.remove(server)
@@ -109,7 +111,22 @@ class Newcomers:
         if self.attached.pop(server, None):
             self._keep(server)
             self.tx.rows.meta[f"{JOINING}{server}"] = None
+        mine = self.attached.get(self.tx.name)
+        if self.waiting and mine is not None and mine.sponsor == server and (not epoch or epoch > self._since):
+            mine.sponsor = ""
+            self._keep(self.tx.name)
+            self.tx.note(self.trouble())
         self._look()
+
+    def trouble(self) -> str:
+        """Why our tables will never come, and what to do; empty if they may."""
+        mine, me = self.attached.get(self.tx.name), self.tx.name
+        if not self.waiting or mine is None or mine.sponsor:
+            return ""
+        return (
+            f"{me} has joined behind a server that was lost before {me} had its tables, and serves nobody: stop {me}, "
+            f"run `mom server lost {me}`, and start it with an empty data folder; it has nothing to lose"
+        )
 
     # -- the sponsor -----------------------------------------------------------------------------------------------
 
@@ -227,9 +244,10 @@ def rows(server: str, invitation: Mapping[str, Any]) -> tuple[Topology, dict[str
     epoch = int(invitation.get("epoch", 0))  # in the place of a lost server, which everybody knew
     old = [name for name in topology.servers if epoch or attached.get(name, (0, ""))[0] < number]
     old = [name for name in old if name != server]
-    found: dict[str, str | int] = {REVISION: number, TOPOLOGY: text, WAITING: 1}
+    first = epoch or number << EPOCH_BITS
+    found: dict[str, str | int] = {REVISION: number, TOPOLOGY: text, WAITING: first}
     found[f"{HISTORY}{number}"] = json.dumps([0, revision.digest_of(text), [f"+ server {server}"]])
-    found |= {f"{EPOCH}{domain.name}": epoch or number << EPOCH_BITS for domain in topology.domains_of(server)}
+    found |= {f"{EPOCH}{domain.name}": first for domain in topology.domains_of(server)}
     if epoch:
         now = int(invitation["now"])
         found |= {RESET: now, NEXT: now // 1000}  # ids of the lost store are not given again

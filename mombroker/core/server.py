@@ -300,7 +300,7 @@ class AgentServer:
         topology, cut_off = self.topology, self.channel.cut_off(server)
         declared = [agent for agent in topology.agents if agent.server == server]
         self.names.left(server)
-        self.newcomers.left(server)
+        self.newcomers.left(server, epoch)
         self.clients.left(server)
         self._moved_from(server)
         self.departures.again()

@@ -121,6 +121,8 @@ def clock_trouble(server: AgentServer) -> str:
 def _problems(server: AgentServer) -> list[str]:
     """One sentence for each thing that an operator should act on."""
     out = [trouble] if (trouble := clock_trouble(server)) else []
+    if trouble := server.newcomers.trouble():
+        out.append(trouble)
     stuck: dict[str, list[Reply]] = {}
     for row in _stuck(server):
         stuck.setdefault(f"{row['class']} {row['reason']}", []).append(row)

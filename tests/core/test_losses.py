@@ -23,7 +23,7 @@ def lose(bus, name, domain, server, epoch=1):
     return bus.ask(server, "lose", servers=[name], domain=domain, epoch=epoch)
 
 
-def replace_store(bus, name, sponsor):
+def replace_store(bus, name, sponsor, joins="abcde"):
     """Another store in the place of the lost one, as its operator makes it."""
     made, rows = newcomers.rows(name, bus.servers[sponsor].newcomers.invitation(name))
     bus.stores[name] = MemoryStore(made, name, f"another store of {name}")
@@ -31,7 +31,7 @@ def replace_store(bus, name, sponsor):
     bus.boot(name)
     for domain in made.domains_of(name):
         for peer in domain.members:
-            if peer != name:
+            if peer != name and peer in joins:
                 bus.join(name, peer)
     bus.pump()
 
@@ -106,3 +106,32 @@ def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():
     bus.servers["b"].newcomers.unmet.clear()
     bus.ask("b", "deploy", name="later", server="b", fields={}, **{"class": sink})
     assert bus.stores["b"].agent("b/later") is not None
+
+
+def test_a_newcomer_whose_sponsor_is_lost_too_early_says_what_to_do_and_begins_anew():
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    bus.crash("d")
+    lose(bus, "d", "y", "e")
+    sponsor = bus.servers["a"].lost.known["d"][1]
+    (other,) = {"c", "e"} - {sponsor}
+    bus.cut("d", sponsor)
+    replace_store(bus, "d", sponsor, joins=[other])
+    assert bus.servers["d"].newcomers.waiting and not bus.ask("d", "status")["problems"]
+    bus.crash(sponsor)
+    for domain, server in (("y", other), ("x", "a")) if sponsor == "c" else (("y", other),):
+        lose(bus, sponsor, domain, server, 2)
+    replace_store(bus, sponsor, bus.servers["a"].lost.known[sponsor][1])
+    (problem,) = bus.ask("d", "status")["problems"]
+    assert "run `mom server lost d`" in problem
+    bus.crash("d")
+    bus.boot("d")
+    for peer in (other, sponsor):
+        bus.join("d", peer)
+    bus.pump()
+    assert bus.ask("d", "status")["problems"] == [problem], "it is known after a restart"
+    bus.crash("d")
+    lose(bus, "d", "y", other, 3)
+    replace_store(bus, "d", bus.servers["a"].lost.known["d"][1])
+    assert not bus.servers["d"].newcomers.waiting and not bus.ask("d", "status")["problems"]
+    everyone_hears(bus, "after")

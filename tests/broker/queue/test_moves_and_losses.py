@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mombroker.broker.queue.arrival import Arrival
+from mombroker.broker.queue.departure import Departure
+from mombroker.broker.queue.queue import Queue
 from mombroker.core import newcomers
+from mombroker.core.names import Names
 from mombroker.store.memory import MemoryStore
 from tests.broker.bench import Broker
 from tests.core.bus import topology
@@ -50,8 +54,7 @@ def letters(b: Broker) -> int:
     return sum(len(server.dead_letters.letters) for server in b.servers.values())
 
 
-@pytest.mark.parametrize("step", range(1, STEPS))
-def test_a_move_over_a_router_that_is_lost_comes_to_its_end(step):
+def comes_to_its_end(step: int) -> None:
     b = Broker(ROUTER)
     b.connect("a").send("queue:orders", *map(str, range(COUNT)))
     b.queue("queue:orders").depart("e")
@@ -68,6 +71,28 @@ def test_a_move_over_a_router_that_is_lost_comes_to_its_end(step):
     assert b.ask("e", "move_destination", destination="queue:orders", to="b")["to"] == "b"  # and on it goes
     b.pump()
     assert not moving(b) or b.ask("e", "destination", destination="queue:orders")["unacked"]
+
+
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_a_move_over_a_router_that_is_lost_comes_to_its_end(step):
+    comes_to_its_end(step)
+
+
+NAMED = Names._named
+BROKEN = {
+    "nothing is asked again": (Departure, "again", lambda *args: None, 5),
+    "nor whether something is to come": (Arrival, "again", lambda *args: None, 14),
+    "who is made already does not say so": (Queue, "repeated", lambda *args: False, 1),
+    "a name means what it meant": (Names, "_named", lambda *args: NAMED(*args[:4]), 10),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_rule_is_needed(name, monkeypatch):
+    where, method, broken, step = BROKEN[name]
+    monkeypatch.setattr(where, method, broken)
+    with pytest.raises(AssertionError):
+        comes_to_its_end(step)
 
 
 @pytest.mark.parametrize("name", ["queue:orders", "sub:me:d"])
