@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from mombroker.amqp import messages, performatives
+from mombroker.amqp import payloads, performatives
 from mombroker.amqp.frames import frame
 from mombroker.amqp.links import Outgoing
 from mombroker.amqp.performatives import ACCEPTED, MODIFIED, REJECTED, RELEASED, SENDER, SPACE, Outcome
@@ -72,7 +72,7 @@ class Outbound:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    def deliver(self, delivery: Delivery, known: messages.Starts) -> None:
+    def deliver(self, delivery: Delivery, known: payloads.Starts) -> None:
         """`known`: of those that are delivered together."""
         link = self.subs.get(delivery.sub)
         if link is None:
@@ -88,14 +88,14 @@ class Outbound:
         if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
             self.grant(link)
 
-    def _transfer(self, link: Outgoing, delivery: Delivery, known: messages.Starts) -> None:
+    def _transfer(self, link: Outgoing, delivery: Delivery, known: payloads.Starts) -> None:
         owner, id, tag = self.owner, self._next_delivery, delivery.tag
         self._next_delivery = (id + 1) % SPACE
         if not link.settled:
             self.unsettled[id] = tag, link
             link.unsettled += 1
             tag = 0
-        found = link.transfer(id, messages.payload(delivery, owner.now, known), owner.most_out)
+        found = link.transfer(id, payloads.payload(delivery, owner.now, known), owner.most_out)
         if isinstance(found, bytes):
             if tag:
                 self._put(found, tag)
