@@ -41,11 +41,13 @@ class UserVerbs:
     @changes
     def delete_user(self, ticket: int, user: str) -> None:
         """Delete a user; its connections are closed."""
+        check_name("user", user)
         self.table.change("delete", user, None, ticket)
 
     @changes
     def set_roles(self, ticket: int, user: str, grant: list[str] = [], revoke: list[str] = []) -> None:  # noqa: B006
         """Give roles to a user, or take them."""
+        check_name("user", user)
         for role in [*grant, *revoke]:
             check_name("role", role)
         if not grant and not revoke:
@@ -55,6 +57,7 @@ class UserVerbs:
     @changes
     def limit_user(self, ticket: int, user: str, limits: dict[str, Any]) -> None:
         """Set limits of a user, on each server by itself; 0 is none, and what is not named stays."""
+        check_name("user", user)
         limits_of(limits)
         self.table.change("limits", user, limits, ticket)
 

@@ -1,17 +1,22 @@
 """Whatever comes in: no error of ours, nothing kept beyond the bounds, others are served."""
 
+import json
 import random
 
 import pytest
 from websocket import ABNF
 
+from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientOpened
 from mombroker.gateway.web.connection import HEAD_BYTES
+from mombroker.gateway.web.http import Request
 from mombroker.gateway.web.websocket import CONTROL_BYTES
 from mombroker.stomp.frames import encode
+from tests.broker.bench import THREE, Broker
+from tests.gateway.web.test_api import ALL, CHANGED
 from tests.gateway.web.test_session import HEADERS
 from tests.gateway.web.world import WebWorld, basic, request
-from tests.mutants import COUNT, mutated
+from tests.mutants import COUNT, SEED, changed, mutated
 
 REQUESTS = [
     request("/healthz"), request("/api/queues?limit=5&match=a%20b", Authorization=basic("ann", "a")),
@@ -66,7 +71,7 @@ def settled(world):
 
 
 def test_requests_of_any_kind(world):
-    at_random, ended = random.Random(1), 0
+    at_random, ended = random.Random(SEED + 1), 0
     for _ in range(COUNT):
         visitor = world.visit("10.0.0.9")
         said(at_random, visitor, mutated(at_random, REQUESTS))
@@ -83,7 +88,7 @@ def test_requests_of_any_kind(world):
 
 @pytest.mark.parametrize("logged_in", [False, True])
 def test_frames_of_any_kind(world, logged_in):
-    at_random, ended, asked = random.Random(2), 0, request("/ws", **HEADERS)
+    at_random, ended, asked = random.Random(SEED + 2), 0, request("/ws", **HEADERS)
     for _ in range(COUNT):
         visitor = world.visit()
         visitor.receive(asked + (masked(CONNECT) if logged_in else b""))
@@ -96,3 +101,25 @@ def test_frames_of_any_kind(world, logged_in):
         balance(world)
     assert COUNT // 10 < ended
     settled(world)
+
+
+def test_changes_of_any_kind_at_a_server():
+    """Whatever a body is, what a verb is given of it is answered: an error of ours would end the server."""
+    bus, at_random, answered = Broker(THREE), random.Random(SEED + 3), 0
+    bus.connect("a").send("queue:\U0001f600", "one")
+    made = [(verb, {**args, "destination": "queue:\U0001f600"} if "destination" in args else args)
+            for verb, (args, _) in CHANGED.items()]  # fmt: skip
+    for number in range(COUNT):
+        verb, args = at_random.choice(made)
+        body = args if number % 2 else changed(at_random, args)
+        text = json.dumps(body, default=ascii).encode()  # a pair of surrogates stands for what is not ASCII
+        text = text.replace(rb"\ude00", at_random.choice((b"", rb"\ude00")))
+        try:
+            given = Request("POST", "", {}, mutated(at_random, [text]) if number % 4 == 0 else text).arguments
+            ALL[verb].check(given)
+        except MomError:
+            continue
+        assert bus.ask("a", verb, **given) is not None
+        answered += 1
+    assert answered > COUNT // 50
+    assert all(bus.ask(each, "permissions")["guarded"] for each in "abc")  # one of those changes
