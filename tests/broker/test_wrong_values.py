@@ -55,7 +55,7 @@ TEXTS = [
     b"[]", b"[1]", b"{}", b"[[[",
     b'["queue:q", 5]', b'["queue:q", {"max_messages": [1]}]', b'[5, {}]', b'["\\u001b[2J", {"max_messages": "x"}]',
     b'[1, "queue:q", {"match": 5}]', b'[-5, "queue:q", null]', b'[99999999999999999999, "queue:q", {}]', b"[" * 5_000,
-    b'["\\ud800", "\\ud800"]', b'["x", "\\udfff", {"\\ud800": 1}]', b'["\\ud800", 5, {"match": "queue:\\ud800"}, false]',
+    b'["\\ud800", "\\ud800"]', b'["x", "\\udfff", {"\\ud800": 1}]', b'["\\ud800", 5, {"match": "q:\\ud800"}, false]',
     b'[9, "queue:\\ud800", {"max_messages": 1}]', b'{"\\ud800": ["\\udfff"]}',
     b'[9, "queue:q", {"max_messages": 1e999, "nothing": "like it"}]', b'[1, "' + b"*a" * 900 + b'", {}]',
 ]  # fmt: skip
