@@ -26,6 +26,7 @@ from mombroker.gateway.users import Logins
 
 MAX_LOGINS = 1_000  # connections without a login; the oldest goes
 MAX_REMARKS = 100  # that are logged, each once
+NOBODY = "access refused: log in as a user of this bus, whom `mom user add` makes"
 
 
 class Connected(Protocol):
@@ -173,7 +174,7 @@ class Gateway:
         if right:
             client.admitted(user)
         else:
-            self._refuse(client, f"access refused for user {user[:80]!r}")
+            self._refuse(client, f"access refused for user {user[:80]!r}" if user else NOBODY)
 
     def _refuse(self, client: Client, reason: str) -> None:
         self.refusals += 1
