@@ -57,6 +57,7 @@ class Engine:
         self.natives, self.collections, self.dead, self.timers = natives, collections, dead, timers
         self.program, self.record = program, record
         self.inboxes = Inboxes(tx, dead.unreadable)
+        natives.waits = self.inboxes.boxes.__contains__
         self.residents = Residents(tx, program, collections)
         self.poison = PoisonSearch(tx, self.inboxes, unclean)
         self.clients: Clients

@@ -120,11 +120,12 @@ class Natives:
     post       sends a note to an agent; cast to several
     send_now   sends notes to one of our own, which takes each at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
+    waits      does something wait in the inbox of an agent here?
     """
 
     __slots__ = (
         "tx", "clock", "names", "agents", "changed", "unwritten", "turns", "types", "replication", "newcomers", "send",
-        "post", "cast", "send_now", "_timers", "_collections",
+        "post", "cast", "send_now", "waits", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +143,7 @@ class Natives:
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
         self.send, self.post, self.cast, self.send_now = channel.send, channel.post, channel.cast, channel.send_now
         self.types, self.replication, self.newcomers = types, replication, newcomers
+        self.waits: Callable[[str], bool]
         self.agents: dict[str, NativeAgent] = {}
         self.changed: dict[NativeAgent, None] = {}
         self.unwritten: dict[Unwritten, None] = {}

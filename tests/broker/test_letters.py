@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mombroker.admin.reset import plan
+from mombroker.broker.message import ClientMessage
 from mombroker.core.status import why
 from mombroker.store.memory import MemoryStore
-from tests.broker.bench import Broker
+from tests.broker.bench import THREE, Broker
 from tests.core.bus import topology
 from tests.core.sample_agents import Tell
 
@@ -142,3 +143,27 @@ def test_a_server_with_a_new_store_knows_what_the_others_know_and_they_wait_for_
     asker = b.connect("b").subscribe("s", "topic:t", receipt="r")
     assert asker.receipts == ["r"] and asker.told[0].unconfirmed == ""
     assert not [wait for server in b.servers.values() for wait in why(server)]
+
+
+def test_what_waits_for_a_name_is_not_overtaken_in_the_turn_in_which_that_is_decided():
+    b = Broker(THREE)
+    b.pump()
+    server = b.servers["b"]
+
+    def send(text: str) -> None:
+        server.clients.send_to_queue(
+            ClientMessage("queue:DLQ.late", "/queue/DLQ.late", body=text.encode()), "b/queue:late"
+        )
+
+    known = server.names.on_known
+
+    def decided(name: str) -> None:
+        known(name)
+        send("2")
+
+    server.names.on_known = decided
+    send("1")
+    b.pump()
+    send("3")
+    b.pump()
+    assert b.connect("c").subscribe("s", "queue:DLQ.late").texts == ["1", "2", "3"]

@@ -444,7 +444,10 @@ class Sessions(Native):
     def send_to_queue(self, message: ClientMessage, source: str) -> None:
         """Send a dead letter; its queue is made if need be."""
         name = name_of(message.destination)
-        id = self.natives.names.known.get(name) or f"{self.tx.name}/{WAITING}{name}"
+        undecided = f"{self.tx.name}/{WAITING}{name}"
+        id = self.natives.names.known.get(name, undecided)
+        if self.natives.waits(undecided):  # what has waited for the name has not been sent on yet
+            id = undecided
         self.natives.post(source, id, message)
 
     # -- for the engine ------------------------------------------------------------------------------------------
