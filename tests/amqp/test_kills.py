@@ -15,6 +15,7 @@ from mombroker.core.errors import MomError
 from tests.admin.processes import Processes, free_ports
 from tests.amqp.peer import message, terminus, transfer
 
+PATIENCE_S = 60  # before a test gives up; nothing is measured by it
 LOT = 50  # messages that are under way
 
 
@@ -81,9 +82,10 @@ def lose(folder, kills, seed):
     life.up()
     try:
         with jms.connect(f"stomp://127.0.0.1:{life.stomp}") as context:
-            consumer, got = context.consumer("kept"), []
-            while (found := consumer.receive(2)) is not None:
+            consumer, got, missing = context.consumer("kept"), [], set(accepted)
+            while (found := consumer.receive(PATIENCE_S if missing else 1)) is not None:
                 got.append(int(found.raw))
+                missing.discard(got[-1])
                 assert not found.redelivered
         assert len(got) == len(set(got)) and accepted <= set(got) <= set(range(number)) and got == sorted(got)
         assert accepted
