@@ -87,6 +87,7 @@ def test_what_the_readme_shows(java, server):
     assert java(compiled(whole, "Readme", server)) == "cooking one pizza\n"
 
 
+@pytest.mark.long
 def test_a_client_goes_on_at_another_server_when_its_own_is_killed(java, tmp_path):
     """Nothing is lost, and what comes again is marked, or the same message sent again."""
     listen, ports = free_ports(2), free_ports(2)
