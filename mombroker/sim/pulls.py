@@ -82,8 +82,9 @@ class Puller(Client):
         connection.send(self.rng.choice(TOPICS))
 
     def listen(self, connection: Connection) -> None:
-        """Nothing says that it takes all of it."""
-        stream = Stream((self.rng.choice(TOPICS),), "plain", connection.order, complete=False)
+        """Nothing says that it takes all of it. What a subscription has no credit for waits alone, so that each has an
+        order of its own."""
+        stream = Stream((self.rng.choice(TOPICS),), "plain", complete=False)
         self._listen(connection, stream, self.rng.choice((0, 2)))
 
     def pull(self, connection: Connection) -> None:
