@@ -10,6 +10,7 @@ from mombroker.core.requests import Argument, Verb, verbs_of
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Server, Topology
 from mombroker.gateway.web import metrics
+from mombroker.net.replicas.verbs import ReplicaVerbs
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.store.memory import MemoryStore
 
@@ -67,10 +68,11 @@ def _metric(metric: metrics.Metric) -> str:
 
 
 def verbs() -> Iterable[Verb]:
-    """All verbs that there are: of a server in memory, and of the process."""
+    """All verbs that there are: of a server in memory, of the process, and of replicas."""
     topology = Topology("reference", servers={"a": Server("a", "127.0.0.1", 1)})
     server = AgentServer(topology, "a", MemoryStore(topology, "a", "a"), agents.program(topology), attach, 1)
-    return sorted([*server.requests.verbs.values(), *verbs_of(ProcessVerbs)], key=lambda verb: verb.name)
+    others = *verbs_of(ProcessVerbs), *verbs_of(ReplicaVerbs)
+    return sorted([*server.requests.verbs.values(), *others], key=lambda verb: verb.name)
 
 
 def _row(verb: Verb) -> str:

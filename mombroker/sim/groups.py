@@ -33,7 +33,7 @@ class Found:
     """Join all groups."""
 
 
-@notification(name="sim.said")
+@notification(name="sim.told")
 class Said:
     uid: str
     group: str

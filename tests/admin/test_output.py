@@ -159,7 +159,8 @@ def test_a_file_of_any_other_name_is_taken(tmp_path):
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_option_that_names_a_file_to_write_is_checked_before_the_work(name):
-    for param in LEAVES[name].params:
+    """That of `mom tls init` is beside the topology file, and checked when that is known."""
+    for param in LEAVES[name].params if name != "mom tls init" else ():
         if isinstance(param.type, click.Path) and {"--to", "--out", "--html", "--csv", "--png"} & {*param.opts}:
             assert isinstance(param.type, output.Target) and (param.type.forms or param.type.dir_okay)
 

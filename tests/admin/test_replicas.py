@@ -165,6 +165,9 @@ def test_one_more_replica_joins_and_another_one_leaves(bus):
     bus.mom("replica", "remove", gone, "-s", "a")
     rows = bus.json("replica", "status", "-s", "a")
     assert {row["replica"]: row["role"] for row in rows}[gone] == "no member"
-    bus.mom("replica", "transfer", "a4", "-s", "a")
+    end = time.monotonic() + PATIENCE_S
+    while bus.mom_any("replica", "transfer", "a4", "-s", "a").exit_code:  # it has just come
+        assert time.monotonic() < end, bus.json("replica", "status", "-s", "a")
+        time.sleep(0.1)
     assert "a4" in [row["replica"] for row in bus.json("replica", "status", "-s", "a") if row["role"] == "leader"]
     assert bus.json("queue", "show", "q", "-s", "a")["messages"] == 1

@@ -443,5 +443,5 @@ def test_options_of_the_file_are_judged():
     (fault,) = KS.validate(members, {"encoding": "tree"})
     assert 'write "list" or "bitmap"' in fault
     assert len(KS.validate(members, {"encoding": ["list"]})) == 1
-    assert KS.validate(members, {"encodings": "list"}) == ["unknown option 'encodings': it has encoding"]
+    assert KS.validate(members, {"encodings": "list"}) == ["unknown option 'encodings': it has encoding; take it out"]
     assert create("ks", 0, 3, encoding="bitmap").control_ints(KS(0, 3, "bitmap").send((1,), b"")[0]) == 1

@@ -331,14 +331,17 @@ def send(core: Ordering, count: int) -> None:
 
 
 def test_sends_do_not_grow_memory():
-    core = create("matrix", 0, 5)
+    """The least of some rounds: other threads of the tests may take memory meanwhile."""
+    core, grown = create("matrix", 0, 5), []
     send(core, 4_000)  # so that caches are full
-    tracemalloc.start()
-    try:
-        send(core, 4_000)
-        assert tracemalloc.get_traced_memory()[0] < 1_000
-    finally:
-        tracemalloc.stop()
+    for _ in range(5):
+        tracemalloc.start()
+        try:
+            send(core, 4_000)
+            grown.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+    assert min(grown) < 1_000
 
 
 @pytest.mark.long
@@ -354,4 +357,4 @@ def test_a_million_sends_do_not_grow_memory():
 def test_options_are_checked():
     assert Matrix.validate(("a", "b", "c"), {"own_column": False}) == []
     assert Matrix.validate(("a", "b", "c"), {"own_column": 0}) == ["own_column is a switch: write true or false"]
-    assert Matrix.validate(("a", "b", "c"), {"own": True}) == ["unknown option 'own': it has own_column"]
+    assert Matrix.validate(("a", "b", "c"), {"own": True}) == ["unknown option 'own': it has own_column; take it out"]

@@ -198,7 +198,7 @@ def test_an_overlay_needs_two():
     assert "an overlay of one member connects nobody" in Overlay.validate(("a",), {})[0]
     assert Overlay.validate(("a",), {"links": []}) == Overlay.validate(("a",), {})
     assert Overlay.validate(("a", "b"), {}) == []
-    assert Overlay.validate(NAMES, {"link": []}) == ["unknown option 'link': it has links"]
+    assert Overlay.validate(NAMES, {"link": []}) == ["unknown option 'link': it has links; take it out"]
 
 
 def test_names_become_indexes():

@@ -913,9 +913,9 @@ def test_files_of_another_time_are_passed_over(played, arrow, tmp_path, monkeypa
     records = [r for each in played.written.values() for commit in each for r in commit.records]
     begin, end = min(r.sent for r in records if r.sent), max(map(columns.time, records))
     hour = int(files.LATE_SECONDS * 1e9)
-    assert files.of_time(every, None, None) == files.of_time(every, begin, end) == every
-    assert files.of_time(every, end + hour + 10**9, None) == []
-    assert files.of_time(every, None, begin - hour - 10**9) == []
+    assert files.of_time(every, None, None)[0] == files.of_time(every, begin, end)[0] == every
+    assert files.of_time(every, end + hour + 10**9, None)[0] == []
+    assert files.of_time(every, None, begin - hour - 10**9)[0] == []
     file = every[0]
     server = [r for commit in played.written[file.server] for r in commit.records]
     with files.reading(file) as part:
@@ -923,8 +923,8 @@ def test_files_of_another_time_are_passed_over(played, arrow, tmp_path, monkeypa
         table = part.read()
     assert said == min(r.sent for r in server if r.sent)
     early = min(map(columns.time, server)) - hour  # nothing was written then
-    assert file not in files.of_time([file], None, early - 10**9)
+    assert file not in files.of_time([file], None, early - 10**9)[0]
     import pyarrow.parquet as pq
 
     pq.write_table(table.replace_schema_metadata({}), file.path)  # of an older version
-    assert files.of_time([file], None, early - 10**9) == [file]
+    assert files.of_time([file], None, early - 10**9) == ([file], True)
