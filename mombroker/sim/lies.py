@@ -58,7 +58,7 @@ LATER: dict[Any, Any] = {
     b"replicas": [1, {"p": None}],
     "": "\x1b[2J" * 100,
 }  # fields that a later version may have
-FREE = ("revision", "term", "limit")  # any number may stand there
+FREE = {"revision": 63, "term": 48, "limit": 63}  # any number of so many bits may stand there
 
 
 def greeting(rng: Random, hello: dict[Any, Any], link: Link) -> tuple[dict[Any, Any], bool]:
@@ -67,7 +67,8 @@ def greeting(rng: Random, hello: dict[Any, Any], link: Link) -> tuple[dict[Any, 
     if kind == "later":
         return hello | LATER, True
     if kind == "free":
-        return hello | {rng.choice(FREE): rng.randrange(1 << 63)}, True
+        name = rng.choice([*FREE])
+        return hello | {name: rng.randrange(1 << FREE[name])}, True
     name = rng.choice(list(hello))
     if kind == "missing":
         return {key: value for key, value in hello.items() if key != name}, name in ("order", "fenced")

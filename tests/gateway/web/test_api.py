@@ -9,12 +9,13 @@ from mombroker.gateway.web import api
 from tests.gateway.web.world import WebWorld, basic, request
 
 ALL = {verb.name: verb for verb in verbs()}
-NOT_FOR_ALL = {"change_counts", "holdings", "invitation", "judge_topology"}  # for other servers, large, work
+# For other servers, large, work, of replicas alone.
+NOT_FOR_ALL = {"change_counts", "holdings", "invitation", "judge_topology", "replicas"}
 # Of the process, the bus and its servers; secrets; what an agent is told, made of, or loses for good.
 NEEDS_TOKEN = {
-    "apply_topology", "change_end", "change_over", "change_without", "create_subscription", "delete", "deploy",
-    "drain", "exclude_member", "exported", "join", "lose", "remove_group", "renew_user", "send", "set_user", "stop",
-    "topology_abort",
+    "apply_topology", "change_end", "change_over", "change_replicas", "change_without", "create_subscription",
+    "delete", "deploy", "drain", "exclude_member", "exported", "join", "lose", "remove_group", "renew_user", "send",
+    "set_user", "stop", "topology_abort", "transfer_lead",
 }  # fmt: skip
 
 
