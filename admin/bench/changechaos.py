@@ -192,7 +192,7 @@ def judge(storm: ChangeStorm) -> Row:
         "changes": dict(storm.made), "refused": len(storm.reshaper.refused), "servers": len(topology.servers),
         "server_kills": storm.kills, "client_kills": storm.clients_killed, "pauses": len(pauses),
         "pause_p50_ms": part(pauses, 0.5), "pause_p99_ms": part(pauses, 0.99), "told": sum(out.values()),
-    } | clientchaos.verdict(storm, found)  # fmt: skip
+    } | clientchaos.verdict(storm, found, clientchaos.written(storm))  # fmt: skip
     if storm.made.total() < storm.changes:
         faults.append(f"only {storm.made.total()} of {storm.changes} changes were made")
     if out != heard or any(each["wrong"] for each in talkers):

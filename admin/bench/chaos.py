@@ -193,7 +193,7 @@ def judge(topology: Topology, storm: Storm) -> Row:
 @contextmanager
 def stores_of(topology: Topology) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
-        opened = {name: store.read(server.data) for name, server in topology.servers.items()}
+        opened = {name: store.read(store.folder_of(server)) for name, server in topology.servers.items()}
         for reader in opened.values():
             stack.callback(reader.close)
         yield opened

@@ -71,6 +71,7 @@ class Cast:
     make: Callable[..., Guest]
     how: dict[str, Any]
     mortal: bool = True
+    at: str = ""  # the server that it connects to; empty: any
     pid: int = 0
     done: bool = False  # it has sent all that it had to
 
@@ -149,9 +150,14 @@ class ClientStorm(Storm):
         """Everybody has found a server, and messages come."""
         return self.journal.exists() and self.journal.stat().st_size > FLOW_BYTES
 
+    def ports(self) -> dict[int, str]:
+        """Of the listeners for clients: whose each is, as SERVER, or SERVER/REPLICA."""
+        views = [view for server in self.topology.servers.values() for view in server.views()]
+        return {int(str(view.stomp).rpartition(":")[2]): view.label for view in views}
+
     def unexplained(self, cut_off: list[CutOff]) -> list[tuple[str, str]]:
         """Connections that were lost though their server had not died: (connection, server)."""
-        names = {int(str(server.stomp).rpartition(":")[2]): name for name, server in self.topology.servers.items()}
+        names = self.ports()
         return [
             (conn, names[port])
             for conn, port, since, end in cut_off
@@ -176,7 +182,7 @@ class ClientStorm(Storm):
             for file in self.private:
                 os.close(file)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, supervisor.SIGNALS)
-            ports = [int(str(server.stomp).rpartition(":")[2]) for server in self.topology.servers.values()]
+            ports = [port for port, label in self.ports().items() if each.at in ("", label.partition("/")[0])]
             each.make(Place(ports, self.journal), name, Random(seed), **each.how).run()
             code = 0
         except BaseException:
@@ -259,13 +265,18 @@ def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda:
 def judge(topology: Topology, storm: ClientStorm) -> Row:
     with stores_of(topology) as stores:
         found = audit.audit(topology, stores)
-    return verdict(storm, found)
+    return verdict(storm, found, written(storm))
 
 
-def verdict(storm: ClientStorm, found: audit.Findings) -> Row:
-    """What the clients and the logs say."""
+def written(storm: ClientStorm) -> ledger.Ledger:
+    """What the clients have written down."""
     book = ledger.Ledger(streams())
     book.read(storm.journal)
+    return book
+
+
+def verdict(storm: ClientStorm, found: audit.Findings, book: ledger.Ledger) -> Row:
+    """What the clients and the logs say."""
     faults = book.faults()
     faults += [f"{who} was cut off by {server}" for who, server in storm.unexplained(book.cut_off)][:5]
     if not storm.at_rest:

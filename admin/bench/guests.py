@@ -24,6 +24,7 @@ RETRY_S = 0.05
 TURN_S = 0.005  # how long a client looks for what has come
 WINDOW = 10  # messages of a producer without a receipt
 PREFETCH = 5
+LONG_S = 0.02
 
 
 class Lost(Exception):
@@ -39,7 +40,12 @@ class Place:
 
 
 class Guest:
-    """Connects to any server, does its work, and connects again when that one is killed, until it gets SIGTERM."""
+    """Connects to any server, does its work, and connects again when that one is killed, until it gets SIGTERM.
+
+    retry    s from the end of a connection to the next try
+    """
+
+    retry = RETRY_S
 
     def __init__(self, place: Place, name: str, lots: Random, **how: Any):
         self.ports, self.lots = place.ports, lots
@@ -63,7 +69,7 @@ class Guest:
             except (Lost, OSError):
                 if self.since:
                     self.note("lost", self.conn, self.port, self.since, time.time())
-                signal.sigtimedwait((), RETRY_S)
+                signal.sigtimedwait((), self.retry)
 
     def _end(self, *_: Any) -> None:
         self.ending = True
@@ -157,6 +163,8 @@ class Guest:
 class Producer(Guest):
     """Sends, and sends again what had no receipt when the connection was lost."""
 
+    window = WINDOW
+
     def __init__(self, *args: Any, **how: Any):
         super().__init__(*args, **how)
         self.out: dict[str, tuple[str, str, str]] = {}
@@ -170,7 +178,7 @@ class Producer(Guest):
             self._send(key, destination, color, dedup_id)
 
     def work(self) -> None:
-        if len(self.out) < WINDOW and not self.ending:
+        if len(self.out) < self.window and not self.ending:
             key, destination = self.fresh(), self.lots.choice(self.how["to"])
             number = self.numbers[destination] = self.numbers.get(destination, 0) + 1
             self.out[key] = destination, self.lots.choice(COLORS), f"{self.name}{destination}:{number}"
@@ -181,6 +189,21 @@ class Producer(Guest):
 
     def told(self, of: str, name: str) -> None:
         self.out.pop(name, None)
+
+
+class Beat(Producer):
+    """Has one message at a time on its way to a server, and writes down when a receipt took long after the last one."""
+
+    retry = 0.01
+    window = 1
+    last = 0.0
+
+    def told(self, of: str, name: str) -> None:
+        super().told(of, name)
+        now = time.time()
+        if self.last and now - self.last > LONG_S:
+            self.note("pause", self.how["server"], self.last, now)
+        self.last = now
 
 
 class Taker(Guest):

@@ -31,6 +31,7 @@ class Ledger:
         self.given: dict[tuple[str, str], Given] = {}  # by connection and message-id
         self.wrong: list[str] = []
         self.cut_off: list[tuple[str, int, float, float]] = []  # connection, port of its server, from when to when
+        self.pauses: list[tuple[str, float, float]] = []  # server, from one receipt to the next, s since the epoch
         self.time = self.seen = self.repeats = self.receipts = 0
 
     def read(self, journal: Path) -> None:
@@ -107,6 +108,9 @@ class Ledger:
 
     def _lost(self, conn: str, port: int, since: float, end: float) -> None:
         self.cut_off.append((conn, port, since, end))
+
+    def _pause(self, server: str, since: float, until: float) -> None:
+        self.pauses.append((server, since, until))
 
     def _refused(self, conn: str, text: str) -> None:
         if not any(words in text for words in EXPECTED):

@@ -61,13 +61,13 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus, here: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.
+    """Measure a bus: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos, failover.
 
-    Without a command all but chaos run, in short. Beside each figure stand two yardsticks of the same round: f_ms, the
-    time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make a small
-    object (which grows while others use the machine). Columns that end in _f and _c are ratios to them. Figures are
-    medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is, and how it
-    was built.
+    Without a command all but the last two run, in short. Beside each figure stand two yardsticks of the same round:
+    f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
+    a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
+    Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
+    and how it was built.
 
     \b
     Example:
@@ -495,6 +495,50 @@ def chaos(changes: int, pause: float, seed: int, folder: Path | None, output: st
         raise SystemExit(ExitCode.WRONG)
 
 
+@bench.command()
+@click.option("--kills", type=click.IntRange(0), default=5, show_default=True, help="Of leaders, by kill -9.")
+@click.option("--delete/--keep", default=True, show_default=True, help="Delete the folder of who was killed, too.")
+@click.option("--transfers", type=click.IntRange(0), default=5, show_default=True, help="Leaders asked to hand over.")
+@click.option(
+    "--pause", type=click.FloatRange(0.05), default=1.0, show_default=True, help="Between two of these, mean, s."
+)
+@click.option("--seed", default=1, show_default=True, help="Of what happens when.")
+@folder_option
+@output_options
+def failover(
+    kills: int, delete: bool, transfers: int, pause: float, seed: int, folder: Path | None, output: str, columns: str
+) -> None:
+    """Take leaders away under load; exit code 4 if a message is lost, repeated or out of order.
+
+    Seven servers in three domains, three of them with three replicas each, STOMP clients with queues and topics.
+    Leaders are killed, with their disks, or asked to let another one lead; a disk that is lost is replaced. In the end
+    the logs are judged, as by `mom check`, beside what clients wrote down; plain servers may lose no client, and no
+    neighbour may refuse another. kill_p99_ms and the like are of a client with one message at a time: from the last
+    receipt of the old leader to the first of the new one, with its own retries each 10 ms. unplanned counts
+    connections to leaders that nobody had struck.
+
+    \b
+    Example:
+      mom bench failover
+      mom bench failover --kills 50 --transfers 0
+      mom bench failover --kills 100 --keep -o json
+    """
+    from tempfile import TemporaryDirectory
+
+    from mombroker.admin.bench import failover
+    from mombroker.net.exit_codes import ExitCode
+
+    with TemporaryDirectory(prefix="failover-", dir=folder) as place, Bar("deeds") as bar:
+        row = failover.run(kills, transfers, delete, pause, seed, Path(place), bar.at)
+    show([row], output, columns, BRIEF_FAILOVER)
+    if not row["clean"]:
+        raise SystemExit(ExitCode.WRONG)
+
+
+BRIEF_FAILOVER = (
+    "kills,kill_p50_ms,kill_p99_ms,transfers,transfer_p50_ms,transfer_p99_ms,sent,receipts,repeats,unplanned,clean,"
+    "faults"
+)
 BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
 SHORT: list[tuple[str, click.Command, dict[str, Any]]] = [

@@ -28,7 +28,7 @@ COMMANDS = {
     "bench": (
         "bench",
         "bench",
-        "Measure a bus, here: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos.",
+        "Measure a bus: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos, failover.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "completion": (
