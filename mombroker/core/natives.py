@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
@@ -105,11 +106,13 @@ class Natives:
 
     1. The row of a changed native agent is written when the batch closes; that of another one says its state.
     2. A removed one sends and writes nothing more, not even in the reaction that removed it.
+    3. `ids` are those of all native agents, in order.
 
     tx         the open batch, and what else a part may ask of its server
     clock      how our clock stands to the wall clock and to those of other servers
     names      the agents that are known by name
     agents     the native agents, by id; all are in memory
+    ids        the same in order, so that a page of a long list costs no more than what is on it
     changed    those whose rows are to be written when the batch closes
     unwritten  who has other rows that may not be needed by then
     turns      when they are flushed, and what is left of the turn's work
@@ -124,8 +127,8 @@ class Natives:
     """
 
     __slots__ = (
-        "tx", "clock", "names", "agents", "changed", "unwritten", "turns", "types", "replication", "newcomers", "send",
-        "post", "cast", "send_now", "waits", "_timers", "_collections",
+        "tx", "clock", "names", "agents", "ids", "changed", "unwritten", "turns", "types", "replication", "newcomers",
+        "send", "post", "cast", "send_now", "waits", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -145,9 +148,16 @@ class Natives:
         self.types, self.replication, self.newcomers = types, replication, newcomers
         self.waits: Callable[[str], bool]
         self.agents: dict[str, NativeAgent] = {}
+        self.ids: list[str] = []
         self.changed: dict[NativeAgent, None] = {}
         self.unwritten: dict[Unwritten, None] = {}
         self.turns = Turns(tx, self.agents)
+
+    def add(self, native: NativeAgent) -> None:
+        """One that is here from now on. Its row, if it is to have one, is the business of whoever adds it."""
+        if native.id not in self.agents:
+            insort(self.ids, native.id)
+        self.agents[native.id] = native
 
     def alarm(self, at: int, native: NativeAgent) -> None:
         """Let it know that a time has come; in memory only."""
@@ -160,6 +170,7 @@ class Natives:
     def remove(self, id: str, written: bool = True) -> None:
         """An agent is gone, and its rows, except its inbox, if it ever had any."""
         if native := self.agents.pop(id, None):
+            del self.ids[bisect_left(self.ids, id)]
             self.changed.pop(native, None)
             self.turns.forget(native)
         if written:
@@ -173,7 +184,7 @@ class NativeHost(Natives):
     __slots__ = ()
 
     def create(self, native: NativeAgent) -> None:
-        self.agents[native.id] = native
+        self.add(native)
         self.tx.rows.agents[native.id] = (native.path, native.pack())
         native.created()
 
@@ -195,6 +206,7 @@ class NativeHost(Natives):
                 self.tx.rows.agents[native.id] = (native.path, native.pack())
 
     def check(self) -> None:
+        assert self.ids == sorted(self.agents), "native agents are not listed as they are"
         for native in self.agents.values():
             native.check()
             if native not in self.changed and native not in self.turns.touched:

@@ -1,10 +1,13 @@
 """What an operator asks of destinations: lists in pages, messages looked at and moved, policies; what is durable."""
 
+import sys
+
 import pytest
 
 from mombroker.broker.properties import pack
 from mombroker.broker.queue import lane
 from mombroker.broker.verbs import messages
+from mombroker.broker.verbs.queues import QueueVerbs
 from mombroker.core.events import Admin
 from mombroker.core.times import SECOND
 from tests.broker.bench import ALONE, THREE, Broker
@@ -44,6 +47,23 @@ def test_queues_and_subscriptions_are_listed_in_pages():
     (sub,) = b.ask("a", "subscriptions")["subscriptions"]
     assert (sub["name"], sub["client_id"], sub["topics"], sub["selector"]) == ("news", "me", ["topic:x"], "size > 1")
     assert (sub["durable"], sub["shared"], sub["consumers"]) == (True, False, 1)
+
+
+def test_a_page_of_many_queues_is_no_more_work_than_one_of_few():
+    b = Broker()
+    verbs, c, work = QueueVerbs(b.servers["a"].clients), b.connect(), []
+    for many in (20, 200):
+        for at in range(many):
+            c.send(f"queue:{at:03}", "1")
+        calls = []
+        sys.setprofile(lambda frame, event, what, calls=calls: calls.append(event))
+        try:
+            page = verbs.queues(after="a/queue:004", limit=10)
+        finally:
+            sys.setprofile(None)
+        assert [row["destination"] for row in page["queues"]] == [f"queue:{at:03}" for at in range(5, 15)]
+        work.append(len(calls))
+    assert work[0] == work[1] < 500
 
 
 def test_queues_and_subscriptions_are_found_by_a_part_of_their_names_and_by_how_full_they_are():

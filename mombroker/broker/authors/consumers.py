@@ -116,7 +116,7 @@ class AgentConsumers(Native):
         self.of: dict[str, dict[int, AgentConsumer]] = {}
         self.waiting: dict[str, dict[AgentConsumer, None]] = {}
         self.settled: dict[tuple[str, str, int], dict[str, list[int]]] = {}
-        natives.agents[self.id] = self
+        natives.add(self)
 
     def recover(self) -> None:
         """Take up the consumers of this server's agents: their destinations know them still."""

@@ -81,7 +81,7 @@ class Members(Native):
         self.copies = Copies(self.tx, self.id)
         self.busy: list[tuple[str, Busy]] = []
         self.unacked: dict[str, int] = {}
-        natives.agents[self.id] = self
+        natives.add(self)
         types = natives.types
         types.entering[Told.wire] = self._cast_comes
         types.entering[Viewed.wire] = self._view_comes

@@ -274,7 +274,7 @@ class Handlers:
             if len(session.temporary) >= MAX_TEMPORARY:
                 raise MomError(f"{MAX_TEMPORARY} temporary queues of one connection: no more are made")
             session.temporary.add(id)
-            self.agents[id] = self._temporary_queue(id)
+            self.natives.add(self._temporary_queue(id))
         return id
 
     def _admit(self, where: str, message: ClientMessage) -> None:

@@ -30,7 +30,7 @@ def recover(service: SubscriptionService, topics: Topics) -> None:
     for kind in OWNED:
         for id, path in _stored(natives, f"{me}/{kind}"):
             if id not in natives.agents and path in NATIVES:
-                natives.agents[id] = NATIVES[path](service, id, _state(natives, id))
+                natives.add(NATIVES[path](service, id, _state(natives, id)))
     _regain(natives)
     _strays(natives)
     for native in list(natives.agents.values()):

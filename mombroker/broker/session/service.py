@@ -118,7 +118,7 @@ class Sessions(Native):
         self.sessions: dict[int, Session] = {}
         self.going: dict[Session, None] = {}
         self.replies: dict[int, list[Any]] = defaultdict(list)
-        natives.agents[self.id] = self
+        natives.add(self)
         natives.names.on_move = self.moved
 
     def _temporary_queue(self, id: str) -> Queue:
@@ -181,7 +181,8 @@ class Sessions(Native):
     def _open(self, event: ClientOpened) -> None:
         id = f"{self.tx.name}/conn:{self.tx.new_id()}"
         session = Session(self.natives, id, self, event)
-        self.natives.agents[id] = self.sessions[event.conn] = session
+        self.sessions[event.conn] = session
+        self.natives.add(session)
         said = json.dumps({"user": event.user, "client_id": event.client_id})
         self.tx.record("client", agent=id, done=self.tx.now, detail=said)
         self._judge_by(session)

@@ -6,7 +6,9 @@ A request is a reaction of its server like any other: what it changes is durable
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from urllib.parse import unquote
 
 from mombroker.broker.message import ClientMessage
@@ -29,7 +31,7 @@ class DestinationVerbs:
     def page(self, *kinds: str, after: str, limit: int, match: str = "") -> tuple[list[Queue], str]:
         """Of these kinds, in order of their agents' ids, and where the next page begins; empty if there is none."""
         agents, most = self.natives.agents, min(limit, MAX_PAGE)
-        ids = heapq.nsmallest(most + 1, (id for id in self._ids(kinds, match) if id > after))
+        ids = list(islice(self._ids(kinds, match, after), most + 1))
         found = [native for id in ids[:most] if isinstance(native := agents[id], Queue)]
         return found, ids[most - 1] if len(ids) > most > 0 else ""
 
@@ -39,12 +41,15 @@ class DestinationVerbs:
         all = (native for id in self._ids(kinds, match) if isinstance(native := agents[id], Queue))
         return heapq.nlargest(min(limit, MAX_PAGE), all, key=lambda queue: queue.messages.count)
 
-    def _ids(self, kinds: tuple[str, ...], match: str) -> Iterator[str]:
-        """Of agents of these kinds with this text in their names."""
-        prefixes = tuple(f"{self.tx.name}/{KINDS[kind]}" for kind in kinds)
-        for id in self.natives.agents:
-            if id.startswith(prefixes) and (not match or match in unquote(id.partition(":")[2])):
-                yield id
+    def _ids(self, kinds: tuple[str, ...], match: str, after: str = "") -> Iterator[str]:
+        """Of agents of these kinds with this text in their names, those behind `after`, in order."""
+        ids = self.natives.ids
+        for prefix in sorted(f"{self.tx.name}/{KINDS[kind]}" for kind in kinds):
+            at = bisect_right(ids, after) if after > prefix else bisect_left(ids, prefix)
+            while at < len(ids) and (id := ids[at]).startswith(prefix):
+                at += 1
+                if not match or match in unquote(id.partition(":")[2]):
+                    yield id
 
     def find(self, shown: str) -> Queue:
         """The queue or subscription of this name, which lives here."""

@@ -1,11 +1,13 @@
 """`/metrics`: what operators may ask, in the text format of Prometheus (version 0.0.4).
 
-A scrape is built in slices: one question to the server after the other, each for at most PAGE destinations.
+A scrape is built in slices: one question to the server after the other, each for at most PAGE destinations. What was
+written of a destination is kept until the next scrape, in which most are as they were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mombroker import __version__
@@ -13,12 +15,13 @@ from mombroker.gateway.web.http import Answer
 
 PREFIX = "mombroker_"
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PAGE = 200  # destinations of a slice
+PAGE = 100  # destinations of a slice
 MOST = 1_000  # destinations with figures of their own, of queues and of subscriptions
 NS = 1e-9
 
 Row = Mapping[str, Any]
 Steps = Generator[tuple[str, dict[str, Any]], dict[str, Any], Answer]
+Written = dict[str, tuple[tuple[int, ...], tuple[bytes, ...]]]  # destination -> its figures, and their lines
 
 
 class Metric(NamedTuple):
@@ -109,50 +112,75 @@ METRICS = (
 )  # fmt: skip
 
 
-def scrape() -> Steps:
-    status = yield "status", {}
-    page = Text(status["server"])
-    page.sample(INFO, 1, version=__version__)
-    page.row(SERVER, {**status, "problems": len(status["problems"]), "stuck": len(status["stuck"])})
-    for metrics, part in ((PROCESS, "process"), (TURNS, "turns"), (CLIENTS, "stomp")):
-        page.row(metrics, status[part])
-    page.row(TOPICS, (yield "topics", {"limit": 0}))
-    for row in status["domains"]:
-        page.row(DOMAIN, row, domain=row["domain"])
-    for row in status["links"]:
-        page.row(LINK, row, domain=row["domain"], peer=row["peer"])
-    cut = False
-    for verb, args in (("queues", {}), ("subscriptions", {"brief": True})):
-        after = ""
-        for _ in range(MOST // PAGE):
-            reply = yield verb, {"after": after, "limit": PAGE, **args}
-            for row in reply[verb]:
-                page.row(DESTINATION, row, destination=row["destination"])
-            if not (after := reply["after"]):
-                break
-        cut = cut or bool(after)
-    page.sample(CUT, cut)
-    return Answer(200, page.text(), TYPE)
+class Scraper:
+    """`written`: what the last scrape has written of destinations, at most MOST of each of two kinds."""
+
+    def __init__(self) -> None:
+        self.written: Written = {}
+
+    def scrape(self) -> Steps:
+        status = yield "status", {}
+        page = Text(status["server"], self.written)
+        page.sample(INFO, 1, version=__version__)
+        page.row(SERVER, {**status, "problems": len(status["problems"]), "stuck": len(status["stuck"])})
+        for metrics, part in ((PROCESS, "process"), (TURNS, "turns"), (CLIENTS, "stomp")):
+            page.row(metrics, status[part])
+        page.row(TOPICS, (yield "topics", {"limit": 0}))
+        for row in status["domains"]:
+            page.row(DOMAIN, row, domain=row["domain"])
+        for row in status["links"]:
+            page.row(LINK, row, domain=row["domain"], peer=row["peer"])
+        cut = False
+        for verb, args in (("queues", {}), ("subscriptions", {"brief": True})):
+            after = ""
+            for _ in range(MOST // PAGE):
+                reply = yield verb, {"after": after, "limit": PAGE, **args}
+                page.destinations(reply[verb])
+                if not (after := reply["after"]):
+                    break
+            cut = cut or bool(after)
+        page.sample(CUT, cut)
+        self.written = page.written
+        return Answer(200, page.text(), TYPE)
 
 
 class Text:
-    """The samples of a scrape: all of one metric stand together."""
+    """The samples of a scrape: all of one metric stand together. `before`: of destinations, from the last one."""
 
-    def __init__(self, server: str):
+    def __init__(self, server: str, before: Written):
         self.common = f'server="{_escaped(server)}"'
-        self._lines: dict[str, list[str]] = {metric.name: [] for metric in METRICS}
+        self.written: Written = {}
+        self._before = before
+        self._lines: dict[str, list[bytes]] = {metric.name: [] for metric in METRICS}
 
     def row(self, metrics: Iterable[Metric], row: Row, **labels: str) -> None:
         where = self._where(labels)
         for metric in metrics:
             value = row[metric.key]
-            self._lines[metric.name].append(f"{where}{_number(value if metric.scale == 1 else value * metric.scale)}")
+            self._line(metric, where, value if metric.scale == 1 else value * metric.scale)
 
     def sample(self, metric: Metric, value: float, **labels: str) -> None:
-        self._lines[metric.name].append(f"{self._where(labels)}{_number(value)}")
+        self._line(metric, self._where(labels), value)
+
+    def destinations(self, rows: list[Row]) -> None:
+        columns = zip(*map(self._destination, rows), strict=True)
+        for metric, lines in zip(DESTINATION, columns, strict=False):  # there are none of no rows
+            self._lines[metric.name].append(b"".join(lines))
+
+    def _destination(self, row: Row) -> tuple[bytes, ...]:
+        name, values = row["destination"], FIGURES(row)
+        known = self._before.get(name)
+        if known is None or known[0] != values:
+            where = self._where({"destination": name})
+            known = values, tuple([_line(full, where, value) for full, value in zip(NAMES, values, strict=True)])
+        self.written[name] = known
+        return known[1]
+
+    def _line(self, metric: Metric, where: str, value: float) -> None:
+        self._lines[metric.name].append(_line(full(metric), where, value))
 
     def _where(self, labels: Mapping[str, str]) -> str:
-        own = "".join(f',{name}="{_escaped(value)}"' for name, value in labels.items())
+        own = "".join([f',{name}="{_escaped(value)}"' for name, value in labels.items()])
         return f"{{{self.common}{own}}} "
 
     def text(self) -> bytes:
@@ -160,9 +188,9 @@ class Text:
         for metric in METRICS:
             if lines := self._lines[metric.name]:
                 name = full(metric)
-                parts.append(f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n")
-                parts.append("".join([f"{name}{line}\n" for line in lines]))
-        return "".join(parts).encode(errors="backslashreplace")
+                parts.append(f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode())
+                parts += lines
+        return b"".join(parts)
 
 
 def full(metric: Metric) -> str:
@@ -170,8 +198,13 @@ def full(metric: Metric) -> str:
     return metric.name if metric.name.startswith("process_") else PREFIX + metric.name
 
 
-def _number(value: float) -> str:
-    return str(int(value)) if isinstance(value, int) else f"{value:.9g}"
+FIGURES = itemgetter(*(metric.key for metric in DESTINATION))
+NAMES = [full(metric) for metric in DESTINATION]
+
+
+def _line(name: str, where: str, value: float) -> bytes:
+    shown = int(value) if isinstance(value, int) else f"{value:.9g}"
+    return f"{name}{where}{shown}\n".encode(errors="backslashreplace")
 
 
 def _escaped(text: str) -> str:

@@ -57,9 +57,9 @@ class Web:
         self.requests = 0
         self._visitors: Newcomers[Visitor] = Newcomers()
         self._all: set[Visitor] = set()
-        self._api = Api(verbs, may)
+        self._api, scraper = Api(verbs, may), metrics.Scraper()
         self._pages: dict[str, Handler] = {
-            "/metrics": lambda request, user: metrics.scrape(),
+            "/metrics": lambda request, user: scraper.scrape(),
             "/api": self._api.all,
         }
         self._files = static.files()

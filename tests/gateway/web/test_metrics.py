@@ -35,10 +35,10 @@ def row(name):
     return {"destination": name, "messages": 2, "bytes": 20, "unacked": 1, "consumers": 0, "dropped": 0}
 
 
-def scraped(queues=(), subscriptions=()):
+def scraped(queues=(), subscriptions=(), scraper=None):
     """What a scrape says of such a server, and what it has asked."""
     lists, asked = {"queues": list(queues), "subscriptions": list(subscriptions)}, []
-    steps, reply = metrics.scrape(), None
+    steps, reply = (scraper or metrics.Scraper()).scrape(), None
     while True:
         try:
             verb, args = steps.send(reply)
@@ -101,6 +101,50 @@ def test_destinations_are_asked_for_in_pages_and_bounded():
     assert found["mombroker_queues_left_out"].samples[0].value == 1
     assert families(scraped(many[:-1])[0])["mombroker_queues_left_out"].samples[0].value == 0
     assert all(args["brief"] for verb, args in asked if verb == "subscriptions")
+
+
+class Counted(dict):
+    """A row that counts how often it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key):
+        Counted.looks += 1
+        return super().__getitem__(key)
+
+
+def test_no_slice_is_longer_than_a_page():
+    steps, longest, page = metrics.Scraper().scrape(), 0, [Counted(row(f"queue:{at}")) for at in range(metrics.PAGE)]
+    replies = {"status": STATUS, "topics": {"published": 1, "copies": 2, "unheard": 3, "dropped": 4}}
+    slices, (verb, args) = 0, next(steps)
+    with pytest.raises(StopIteration):
+        while True:
+            assert args.get("limit", 0) <= metrics.PAGE <= 100
+            Counted.looks = 0
+            verb, args = steps.send(replies.get(verb, {verb: page, "after": "more"}))
+            longest, slices = max(longest, Counted.looks), slices + 1
+    assert slices >= 2 * metrics.MOST // metrics.PAGE
+    assert 0 < longest <= metrics.PAGE * (1 + len(metrics.DESTINATION))
+    assert Counted.looks <= longest  # what is made of all at the end
+
+
+def test_a_scrape_writes_anew_what_has_changed_and_keeps_nothing_of_what_is_gone(monkeypatch):
+    written = []
+    line = metrics._line
+    monkeypatch.setattr(metrics, "_line", lambda *args: written.append(args[1]) or line(*args))
+    scraper, rows = metrics.Scraper(), [row(f"queue:{at}") for at in range(5)]
+    scraped(rows, [row("sub:me:b")], scraper)
+    rows[1]["messages"], rows[3:] = 7, []
+    written.clear()
+    answer, _ = scraped(rows, scraper=scraper)
+    found = families(answer)["mombroker_queue_messages"].samples
+    assert [(each.labels["destination"], each.value) for each in found] == [
+        ("queue:0", 2), ("queue:1", 7), ("queue:2", 2),
+    ]  # fmt: skip
+    assert answer.body == scraped(rows)[0].body
+    of_rows = [where for where in written if "destination" in where]
+    assert len(of_rows) == (1 + 3) * len(metrics.DESTINATION)  # one has changed; the other scraper knew of none
+    assert list(scraper.written) == ["queue:0", "queue:1", "queue:2"]
 
 
 @pytest.mark.parametrize("metric", metrics.METRICS, ids=lambda metric: metric.name)
