@@ -251,7 +251,8 @@ class Agent:
         return self._now_reacting().timer(times.of_seconds(seconds), *notes.encode(note))
 
     def every(self, seconds: float, note: Any) -> int:
-        """The same again and again, until it is cancelled. One that a server was down for, or late, comes once."""
+        """The same again and again, until it is cancelled. One that a server was down for, or late, comes once. Raises
+        MomError for less than 0.01 s."""
         return self._now_reacting().every(times.of_seconds(seconds), *notes.encode(note))
 
     def cancel(self, timer: int) -> None:

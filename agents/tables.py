@@ -51,10 +51,13 @@ class Items:
         return len(self._rows())
 
     def add(self, value: Any, key: int = 0) -> int:
-        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer."""
+        """Returns the item's id. Raises TypeError for a value that is not plain, or a key that is no 64-bit integer;
+        MomError for a value above `max_message`."""
         if not isinstance(key, int) or not -_INT <= key < _INT:
             raise TypeError(f"{self._name}: a key is an integer of 64 bits, not {ascii(key)[:64]}")
-        return self._rows().add(key, b"", pack(value, self._name))
+        packed = pack(value, self._name)
+        self._agent._now_reacting().check_size(f"an item of {self._name}", len(packed))
+        return self._rows().add(key, b"", packed)
 
     def get(self, id: int) -> Item | None:
         row = self._find(id)
@@ -162,8 +165,10 @@ class Table:
         return unpack(row.body)
 
     def set(self, key: Key, value: Any) -> None:
-        """Raises TypeError for a value that is not plain."""
-        self._rows().put(self._key(key), pack(value, f"{self._name}[{key!r}]"))
+        """Raises TypeError for a value that is not plain, MomError for one above `max_message`."""
+        row, packed = self._key(key), pack(value, f"{self._name}[{key!r}]")
+        self._agent._now_reacting().check_size(f"a row of {self._name}", len(packed))
+        self._rows().put(row, packed)
 
     __setitem__ = set
 

@@ -20,6 +20,7 @@ from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
 
 DELETE = "_delete"
+SHORTEST_NS = 10 * times.MS  # of a timer that comes again
 ASK, ANSWER = "a.ask", "a.answer"  # what a client sends to an agent, and is sent by one: broker/protocol.py
 
 
@@ -141,9 +142,9 @@ class Reaction:
                     raise not_an_agent(agent)
                 id = agent if is_id(agent) else names.resolve(agent)
             dests[id] = None
-        self._check_size("a notification", len(payload))
+        self.check_size("a notification", len(payload))
         if len(dests) > 1:
-            self._check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))
+            self.check_size("a list of receivers, with what they get,", sum(map(len, dests)) + len(payload))
         if dests:
             expires = times.after(self.now, ttl) if ttl else 0
             self.ops.append(("send", new_message(self.tx, self.agent, tuple(dests), type, payload, expires, flags)))
@@ -157,7 +158,7 @@ class Reaction:
         home = home or tx.name
         if not SERVER_NAME.fullmatch(home):
             raise MomError(f"{ascii(home[:64])} is no name of a server")
-        self._check_size("the state of a new agent", len(state))
+        self.check_size("the state of a new agent", len(state))
         id = created_id(home, tx.name, tx.new_id())
         self.ops.append(("send", new_message(tx, self.agent, (id,), CREATE, path.encode() + b"\n" + state)))
         return id
@@ -175,8 +176,8 @@ class Reaction:
 
     def every(self, period: int, type: str, payload: bytes) -> int:
         """The same again and again, every `period` ns, until it is cancelled; what was missed is not made up for."""
-        if period <= 0:
-            raise MomError("a timer that comes again has a period above 0")
+        if period < SHORTEST_NS:
+            raise MomError(f"a timer that comes again has a period of at least {SHORTEST_NS / times.SECOND:g} s")
         id = self.tx.new_id()
         message = Message(self.tx.name, id, self.agent, (self.agent,), type, payload)
         due = times.after(self.now, period)
@@ -198,7 +199,7 @@ class Reaction:
 
     def put(self, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> None:
         """Send a message to a destination: `kind` is "queue", "topic", or empty. Raises UnknownName, MomError."""
-        self._check_size("a message", len(body))
+        self.check_size("a message", len(body))
         self.ops.append(("put", self.destinations.outgoing(self.agent, kind, to, body, fields)))
 
     def take(self, source: Source) -> int:
@@ -227,7 +228,7 @@ class Reaction:
 
     def cast(self, group: str, type: str, payload: bytes, total: bool) -> None:
         """Send to all members of a group. Raises UnknownName, MomError."""
-        self._check_size("a notification", len(payload))
+        self.check_size("a notification", len(payload))
         self.ops.append((CASTS, (group, self.groups.home(group, False), type, payload, total)))
 
     def give(self, group: str, number: int, to: list[str], state: bytes) -> None:
@@ -261,12 +262,12 @@ class Reaction:
             else:
                 destinations.stop(agent, value)
 
-    def _check_size(self, what: str, size: int) -> None:
-        """Whatever leaves must fit into one frame, or it would block its link for ever."""
+    def check_size(self, what: str, size: int) -> None:
+        """Whatever leaves must fit into one frame, or it would block its link for ever. Raises MomError."""
         limit = self.tx.limits.max_message
         if size > limit:
             raise MomError(
-                f"{what} of {size} bytes is over the limit of {limit}; send less or raise max_message in [limits]"
+                f"{what} of {size} bytes is over the limit of {limit}: make it smaller or raise max_message in [limits]"
             )
 
     def collection(self, name: str) -> Collection:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mombroker.agents import Agent, Items, notification
+from mombroker.agents import Agent, Items, Table, notification
 from mombroker.broker.attach import attach
 from mombroker.core.errors import SENTENCE_CHARS, PeerError
 from mombroker.core.events import LinkFrames
@@ -54,6 +54,15 @@ DEEDS = {
     "a class for a notification": (lambda agent: agent.send("sink", Put), "TypeError: send a Put(...), not the class"),
     "creates what is no agent": (lambda agent: agent.create({}), "TypeError: create takes a class of agents"),
     "cancels no timer": (lambda agent: agent.cancel([]), "TypeError: cancel takes"),
+    "a timer that comes all the time": (
+        lambda agent: agent.every(0.009, Put("")),
+        "a timer that comes again has a period of at least 0.01 s",
+    ),
+    "a large row": (
+        lambda agent: Table(agent, "rows").set("key", "x" * 4000),
+        "a row of rows of 4003 bytes is over the limit of 4000: make it smaller or raise max_message in [limits]",
+    ),
+    "a large item": (lambda agent: Items(agent, "rows").add("x" * 4000), "an item of rows of 4003 bytes is over the"),
     "a key too large": (lambda agent: Items(agent, "rows").add(1, 1 << 63), "a key is an integer of 64 bits"),
 }
 

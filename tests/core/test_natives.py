@@ -83,7 +83,7 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
 
 DOOR = {
     "tx", "clock", "names", "agents", "turns", "types", "replication", "newcomers", "send", "send_now", "post", "cast",
-    "alarm", "collection", "changed", "unwritten", "remove", "waits",
+    "ids", "alarm", "collection", "changed", "unwritten", "add", "remove", "waits",
 }  # fmt: skip
 
 
