@@ -22,8 +22,10 @@ POLL_S = 0.05
 
 
 class Bus:
-    """Runs while it is open. `groups` are the servers of each process; those named in none do not run.
+    """Runs while it is open. `groups` are the servers of each process; those named in none do not run. A process of one
+    replica is `[SERVER/REPLICA]`.
 
+    slow        ms by which each write of a process takes longer, by the first of its group
     began       monotonic seconds when the first process was started
     started_s   from then until all answered
     """
@@ -36,7 +38,9 @@ class Bus:
         clock: str = "ours",
         folder: Path | None = None,
         prepare: Callable[[Topology], None] = lambda topology: None,
+        slow: dict[str, int] | None = None,
     ):
+        self.slow = slow or {}
         self.topology, self.groups, self.clock, self.prepare = topology, groups, clock, prepare
         self.processes: list[subprocess.Popen[bytes]] = []
         self.began = self.started_s = 0.0
@@ -58,7 +62,7 @@ class Bus:
                 self.processes.append(self._process(file, group))
                 stack.callback(self._end, self.processes[-1])
             for group in self.groups:
-                self._await(group[0])
+                self._await(group[0].partition("/")[0])
             self.started_s = time.monotonic() - self.began
             self._stack = stack.pop_all()
         return self
@@ -72,12 +76,20 @@ class Bus:
 
     def _place(self) -> None:
         servers = self.topology.servers
-        for server, port in zip(list(servers.values()), free_ports(len(servers)), strict=True):
-            servers[server.name] = replace(server, host="127.0.0.1", port=port, data=str(self.folder / server.name))
+        ports = iter(free_ports(sum(len(server.views()) for server in servers.values())))
+        for server in list(servers.values()):
+            data = str(self.folder / server.name)
+            places = tuple(
+                replace(place, host="127.0.0.1", port=next(ports), data=f"{data}-{place.name}")
+                for place in server.replicas
+            )
+            port = places[0].port if places else next(ports)
+            servers[server.name] = replace(server, host="127.0.0.1", port=port, data=data, replicas=places)
 
     def _process(self, file: Path, group: Sequence[str]) -> "subprocess.Popen[bytes]":
         module = "mombroker.admin.bench.process"
         command = [sys.executable, "-m", module, "--file", str(file), *group, "--clock", self.clock]
+        command += ["--slow", str(self.slow.get(group[0], 0))]
         root = Path(mombroker.__file__).resolve().parent.parent
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
         with open(self.folder / "log.txt", "ab") as log:

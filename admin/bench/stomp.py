@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -39,11 +39,12 @@ class Case:
 
 @dataclass(slots=True)
 class Target:
-    """A broker and the processes whose CPU time is its."""
+    """A broker and the processes whose CPU time is its; `headers` are of every SEND and SUBSCRIBE to it."""
 
     name: str
     at: Broker
     pids: list[int]
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
@@ -121,18 +122,20 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
                     made.append(AmqpConsumer(target.at, name.rpartition("/")[2], kind == "topic", case.prefetch, came))
                     stack.callback(made[-1].line.close)
                     continue
-                made.append(Consumer(target.at, [(name, {})], case.ack, case.prefetch, came))
+                made.append(Consumer(target.at, [(name, target.headers)], case.ack, case.prefetch, came))
                 stack.callback(made[-1].line.close)
             return made
 
         producers: list[Producer | AmqpProducer] = []
+        more = "".join(f"\n{key}:{value}" for key, value in target.headers.items())
         for number in range(case.producers):
             name = names[number % len(names)]
             if target.at.amqp:
                 producers.append(AmqpProducer(target.at, name, case.size, case.persistent, case.window))
                 stack.callback(producers[-1].line.close)
                 continue
-            producers.append(Producer(target.at, [f"destination:{name}"], case.size, case.persistent, case.window))
+            head = f"destination:{name}{more}"
+            producers.append(Producer(target.at, [head], case.size, case.persistent, case.window))
             stack.callback(producers[-1].line.close)
 
         def sent() -> bool:

@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure a bus: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, chaos, failover.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, replicas, chaos, failover.
 
-    Without a command all but the last two run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but the last three run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -533,6 +533,59 @@ def failover(
     show([row], output, columns, BRIEF_FAILOVER)
     if not row["clean"]:
         raise SystemExit(ExitCode.WRONG)
+
+
+@bench.command()
+@click.option(
+    "--state", "states", type=Words("plain", "whole", "stopped", "slow", "full"), default="plain,whole",
+    show_default=True,
+    help="A server without replicas; one with three; and with three of which one standby does not run, takes 50 ms "
+    "longer for each write, or has ended because its disk was full.",
+)  # fmt: skip
+@click.option("--url", "urls", multiple=True, metavar="URL", help="Another broker that takes turns with them.")
+@click.option("--pid", "pids", multiple=True, type=Numbers(1), metavar="PID,PID", help="As in `mom bench stomp`.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME:VALUE", help="Of each SEND and SUBSCRIBE to those of --url."
+)
+@click.option("--messages", type=click.IntRange(1), default=20_000, show_default=True, help="Messages per round.")
+@click.option("--window", "windows", type=Numbers(1), default="1,512", show_default=True, help="Receipts outstanding.")
+@click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@folder_option
+@output_options
+def replicas(
+    states: list[str],
+    urls: tuple[str, ...],
+    pids: tuple[list[int], ...],
+    headers: tuple[str, ...],
+    messages: int,
+    windows: list[int],
+    size: int,
+    rounds: int,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """What replicas cost: a server with three beside a plain one, and with a standby that is ill.
+
+    All run on this machine. broker_us is the CPU time of all three replicas together for a message, p50_ms and p99_ms
+    are from a SEND to its RECEIPT, with --window of them outstanding; one durable queue, one producer, one consumer.
+
+    \b
+    Example:
+      mom bench replicas
+      mom bench replicas --state whole,stopped,slow,full --window 512
+      mom bench replicas --url stomp://guest:guest@127.0.0.1:61613 --pid 815 --header x-queue-type:quorum
+    """
+    from mombroker.admin.bench import replicas, stomp
+
+    others = stomp.targets(urls, pids)
+    for other in others:
+        other.headers = dict(each.split(":", 1) for each in headers)
+    cases = [stomp.Case(window=window, size=size) for window in windows]
+    with Bar("rounds") as bar:
+        rows = replicas.measure(states, others, cases, messages, rounds, folder, bar.at)
+    show(rows, output, columns, BRIEF_STOMP)
 
 
 BRIEF_FAILOVER = (

@@ -296,6 +296,14 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
 
 
+def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_path):
+    rows = rows_of("replicas", "--state", "whole,stopped,full", "--messages", 300, "--rounds", 1, "--folder", tmp_path)
+    assert [(row["broker"], row["window"]) for row in rows] == [
+        (state, window) for window in (1, 512) for state in ("whole", "stopped", "full")
+    ]
+    assert all(row["rate"] > 10 and row["broker_us"] > 0 for row in rows)
+
+
 def test_growth_runs_each_curve_at_each_size(tmp_path):
     sizes = ["--destinations", "1,300", "--selectors", "1,3", "--connections", "0,2", "--backlog", "3000,4000"]
     rows = rows_of("growth", "--messages", 4000, "--rounds", 1, "--folder", tmp_path, *sizes)

@@ -1,0 +1,111 @@
+"""What replicas of a server cost, and what it does to its clients when one of them stands still, is slow or full.
+
+Each state is a server of its own, `s1` with three replicas, and takes turns with a plain server and with other brokers.
+"""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from mombroker.admin.bench import stomp
+from mombroker.admin.bench.bus import Bus
+from mombroker.admin.bench.figures import Row
+from mombroker.admin.bench.stomp import Case, Target
+from mombroker.admin.bench.stompload import Broker
+from mombroker.admin.demo import free_ports
+from mombroker.core.errors import MomError
+from mombroker.core.layouts import build
+from mombroker.core.places import Place
+from mombroker.core.topology import Topology
+
+STATES = ("plain", "whole", "stopped", "slow", "full")
+SLOW_MS = 50
+NAMES = ("r1", "r2", "r3")
+SICK = NAMES[-1]
+ROOM = 256 << 10  # bytes that the files of a full disk may still grow by
+PATIENCE_S = 30.0
+
+
+def topology_of(ports: Sequence[int]) -> Topology:
+    """`s1`, with a replica for each port of clients."""
+    topology = build({}, name="replicas", servers=["s1"])
+    places = tuple(
+        Place(name, "127.0.0.1", 0, stomp=f"127.0.0.1:{port}")
+        for name, port in zip(NAMES, ports, strict=False)
+    )  # fmt: skip
+    only = replace(topology.servers["s1"], stomp=places[0].stomp, anonymous=True)
+    topology.servers["s1"] = replace(only, replicas=places if len(places) > 1 else ())
+    return topology
+
+
+@contextmanager
+def server(state: str, folder: Path | None) -> Iterator[Target]:
+    """A server in this state, for the time of the measurement."""
+    ports = free_ports(1 if state == "plain" else len(NAMES))
+    topology = topology_of(ports)
+    labels = [view.label for view in topology.servers["s1"].views()]
+    slow = {f"s1/{SICK}": SLOW_MS} if state == "slow" else {}
+    with Bus(topology, [[label] for label in labels], folder=folder, slow=slow) as bus, ExitStack() as stack:
+        pids = [process.pid for process in bus.processes]
+        if state != "plain":
+            lead(bus, NAMES[0])
+        if state == "stopped":
+            os.kill(pids[-1], signal.SIGSTOP)
+            stack.callback(os.kill, pids[-1], signal.SIGCONT)
+        if state == "full":
+            fill(bus)
+            pids.pop()
+        yield Target(state, Broker("127.0.0.1", ports[0]), pids)
+
+
+def lead(bus: Bus, name: str) -> None:
+    """Let this replica lead, once all are there."""
+    from mombroker.net import adminclient
+
+    end, asked = time.monotonic() + PATIENCE_S, 0.0
+    while time.monotonic() < end:
+        try:
+            with adminclient.connect(bus.topology, "s1") as client:
+                found = client.request("replicas")
+                if found["leader"] == name and all(row["up"] for row in found["replicas"]):
+                    return
+                if found["leader"] != name and time.monotonic() > asked + 1:
+                    asked = time.monotonic()
+                    client.request("transfer_lead", to=name)
+        except MomError:
+            pass  # nobody leads just now
+        time.sleep(0.05)
+    raise MomError(f"{name} does not lead in {PATIENCE_S:.0f} s")
+
+
+def fill(bus: Bus) -> None:
+    """Nothing that the last replica has may grow beyond some more bytes; it is given these, and ends."""
+    process, place = bus.processes[-1], bus.server("s1").replicas[-1]
+    most = max(file.stat().st_size for file in Path(place.data).iterdir()) + ROOM
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+    target = Target("", Broker("127.0.0.1", int(str(bus.server("s1").stomp).rpartition(":")[2])), [])
+    end = time.monotonic() + PATIENCE_S
+    while process.poll() is None:
+        if time.monotonic() > end:
+            raise MomError(f"a replica goes on though its files may not be larger than {most} bytes")
+        stomp.run(target, Case(), 500)
+
+
+def measure(
+    states: Sequence[str],
+    others: Sequence[Target],
+    cases: Sequence[Case],
+    count: int,
+    rounds: int,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Row]:
+    """In each round every case is run in every state, and with every other broker, in turn."""
+    with ExitStack() as stack:
+        ours = [stack.enter_context(server(state, folder)) for state in states]
+        return stomp.measure([*ours, *others], cases, count, rounds, folder, progress)
