@@ -5,13 +5,16 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
 from contextlib import ExitStack
 
 from mombroker import jms
 from mombroker.core.errors import MomError
 from mombroker.net import adminclient, config
-from tests.admin.processes import Processes, free_ports
+from tests.admin.processes import ROOT, Processes, free_ports
 
 PATIENCE_S = 60
 
@@ -114,6 +117,83 @@ class Bus(Replicated):
             f'[servers.b]\nlisten = "127.0.0.1:{ports[6]}"\nstomp = "127.0.0.1:{ports[7]}"\nanonymous = true\n'
             'data = "b"\n[domains.d]\nservers = ["a", "b"]\n'
         )
+
+
+class Proxy:
+    """Passes on what comes to a port of its own, until it is cut; in both directions, or in none."""
+
+    def __init__(self, port):
+        self.to, self.cut = port, False
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.sockets = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            near, _ = self.server.accept()
+            try:
+                far = socket.create_connection(("127.0.0.1", self.to), 1)
+            except OSError:
+                near.close()
+                continue
+            far.settimeout(None)
+            self.sockets += near, far
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one, other):
+        try:
+            while data := one.recv(1 << 16):
+                while self.cut:  # as on a network that loses everything: nobody is told
+                    time.sleep(0.01)
+                other.sendall(data)
+        except OSError:
+            pass
+        one.close()
+        other.close()
+
+
+class Cut(Replicated):
+    """A server `a`, whose replicas reach each other only through proxies."""
+
+    server = "a"
+    names = ("a1", "a2", "a3")
+
+    def __init__(self, folder):
+        super().__init__(folder / "bus.toml")
+        self.folder = folder
+        ports = free_ports(6)
+        listen, self.ports = dict(zip(self.names, ports[:3], strict=True)), ports[3:]
+        self.proxies = {
+            (one, other): Proxy(listen[other]) for one in self.names for other in self.names if one != other
+        }
+        self.file.write_text(self._text(listen))
+        self.processes = []
+        for one in self.names:
+            file = folder / f"{one}.toml"
+            file.write_text(self._text({to: self.proxies[one, to].port if to != one else listen[to] for to in listen}))
+            with (folder / f"{one}.txt").open("a") as log:
+                words = [sys.executable, "-m", "mombroker.admin.cli.main", "serve", "-f", str(file), "-s", f"a/{one}"]
+                self.processes.append(subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log))
+
+    def _text(self, listen):
+        places = [
+            f'{{ name = "{name}", listen = "127.0.0.1:{listen[name]}", stomp = "127.0.0.1:{port}", '
+            f'data = "{self.folder / name}" }}'
+            for name, port in zip(self.names, self.ports, strict=True)
+        ]
+        return f'[bus]\nname = "test"\n[servers.a]\nanonymous = true\nreplicas = [{", ".join(places)}]\n'
+
+    def cut_off(self, name, cut=True):
+        for pair, proxy in self.proxies.items():
+            if name in pair:
+                proxy.cut = cut
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def receive_all(url, queue):
