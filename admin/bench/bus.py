@@ -1,6 +1,7 @@
 """A bus that is made to be measured: processes with one server or many, stores in a folder that is deleted."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -95,6 +96,17 @@ class Bus:
         with open(self.folder / "log.txt", "ab") as log:
             return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
+    def lose(self, label: str) -> None:
+        """Kill a process, delete its folder, and start it again with nothing."""
+        at = [group[0] for group in self.groups].index(label)
+        self.processes[at].kill()
+        self.processes[at].wait()
+        view = self.topology.process(label)
+        assert view is not None, "it has just run"
+        shutil.rmtree(view.data)
+        self.processes[at] = self._process(self.folder / "bus.toml", self.groups[at])
+        self._stack.callback(self._end, self.processes[at])
+
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
         process.terminate()
         try:
@@ -155,3 +167,8 @@ class Bus:
         text = Path(f"/proc/{self.processes[at].pid}/smaps_rollup").read_text()
         sizes = {words[0]: int(words[1]) * 1024 for words in map(str.split, text.splitlines()[1:])}
         return sizes["Private_Clean:"] + sizes["Private_Dirty:"], sizes["Rss:"]
+
+    def peak(self, at: int = 0) -> int:
+        """Bytes of a process that were in memory at most."""
+        text = Path(f"/proc/{self.processes[at].pid}/status").read_text()
+        return int(text.partition("VmHWM:")[2].split()[0]) * 1024

@@ -1,6 +1,7 @@
 """What replicas of a server cost, and what it does to its clients when one of them stands still, is slow or full.
 
 Each state is a server of its own, `s1` with three replicas, and takes turns with a plain server and with other brokers.
+`catch_up` is another measurement: one replica loses its disk when there are many messages, and is replaced under load.
 """
 
 import os
@@ -11,16 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from mombroker.admin.bench import stomp
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Row
 from mombroker.admin.bench.stomp import Case, Target
-from mombroker.admin.bench.stompload import Broker
+from mombroker.admin.bench.stompload import Broker, Producer, drive
 from mombroker.admin.demo import free_ports
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
 from mombroker.core.places import Place
+from mombroker.core.raft.replica import CLOSE
 from mombroker.core.topology import Topology
 
 STATES = ("plain", "whole", "stopped", "slow", "full")
@@ -29,6 +32,7 @@ NAMES = ("r1", "r2", "r3")
 SICK = NAMES[-1]
 ROOM = 256 << 10  # bytes that the files of a full disk may still grow by
 PATIENCE_S = 30.0
+LOT = 10_000  # messages between two looks at the bar
 
 
 def topology_of(ports: Sequence[int]) -> Topology:
@@ -94,6 +98,71 @@ def fill(bus: Bus) -> None:
         if time.monotonic() > end:
             raise MomError(f"a replica goes on though its files may not be larger than {most} bytes")
         stomp.run(target, Case(), 500)
+
+
+def catch_up(
+    count: int,
+    size: int,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Row:
+    """So many messages wait in a queue; the last replica is killed, its folder deleted, and it is replaced, while
+    messages go through another queue. Memory is the most that a process has had in RAM since the disk was lost."""
+    from mombroker.net import adminclient
+
+    ports = free_ports(len(NAMES))
+    topology = topology_of(ports)
+    labels = [view.label for view in topology.servers["s1"].views()]
+    with Bus(topology, [[label] for label in labels], folder=folder) as bus:
+        lead(bus, NAMES[0])
+        target = Target("", Broker("127.0.0.1", ports[0]), [])
+        began = time.monotonic()
+        producer = Producer(target.at, ["destination:/queue/waiting"], size, True, 512)
+        for done in range(0, count, LOT):
+            progress(done, count)
+            producer.start(min(LOT, count - done))
+            drive([producer], lambda: producer.finished)
+        producer.line.close()
+        filled = time.monotonic() - began
+        load = Case(window=64)
+        before = [stomp.run(target, load, 2_000)["rate"] for _ in range(3)]
+        held = [bus.memory(at)[1] for at in range(len(labels))]
+        with adminclient.connect(topology, "s1") as client:
+            old = next(row["id"] for row in client.request("replicas")["replicas"] if row["replica"] == SICK)
+        bus.lose(labels[-1])
+        for process in bus.processes:
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak is from now on
+        began, rates = time.monotonic(), []
+        while not rates or not replaced(bus, old):
+            rates.append(stomp.run(target, load, 500))
+        took = time.monotonic() - began
+        peaks = [bus.peak(at) for at in range(len(labels))]
+        store = sum(file.stat().st_size for file in Path(bus.server("s1").replicas[0].data).iterdir())
+    return {
+        "messages": count, "bytes": size, "fill_s": round(filled, 1), "store_mb": store >> 20,
+        "replace_s": round(took, 1), "rate": round(median(before)),
+        "rate_meanwhile": round(median(each["rate"] for each in rates)),
+        "p99_ms_meanwhile": round(max(each["p99_ms"] for each in rates), 1),
+        "leader_mb": held[0] >> 20, "leader_peak_mb": peaks[0] >> 20, "new_mb": held[-1] >> 20,
+        "new_peak_mb": peaks[-1] >> 20,
+    }  # fmt: skip
+
+
+def replaced(bus: Bus, old: str) -> bool:
+    """Is there another one in the place of the last replica, with all? Else the next step is asked for."""
+    from mombroker.net import adminclient
+
+    try:
+        with adminclient.connect(bus.topology, "s1") as client:
+            found = client.request("replicas")
+            row = next(each for each in found["replicas"] if each["replica"] == SICK)
+            if row["id"] != old and row["role"] == "follower" and row["up"] and row["behind"] <= CLOSE:
+                return True
+            if not found["changing"]:
+                client.request("change_replicas", old=SICK, new=SICK)
+    except MomError:
+        pass  # it was not met yet
+    return False
 
 
 def measure(

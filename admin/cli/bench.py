@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, replicas, chaos, failover.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, replicas, catchup, chaos, failover.
 
-    Without a command all but the last three run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but the last four run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -73,7 +73,7 @@ def bench(ctx: click.Context) -> None:
     Example:
       mom bench
       mom bench hop --rounds 9
-    """
+    """  # noqa: E501
     from mombroker.admin.bench.figures import python
 
     click.echo(f"python: {python()}", err=True)
@@ -586,6 +586,30 @@ def replicas(
     with Bar("rounds") as bar:
         rows = replicas.measure(states, others, cases, messages, rounds, folder, bar.at)
     show(rows, output, columns, BRIEF_STOMP)
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(1), default=100_000, show_default=True, help="That wait in a queue.")
+@click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
+@folder_option
+@output_options
+def catchup(messages: int, size: int, folder: Path | None, output: str, columns: str) -> None:
+    """Replace a replica that has lost its disk, with many messages in the queue, while others go on.
+
+    replace_s is from its start with an empty folder until it votes and has all; rate and rate_meanwhile are messages a
+    second through another queue before and during that, with 64 receipts outstanding. Memory is what processes have in
+    RAM: leader_mb and new_mb before the loss, of the leader and of the replica that is lost, the peaks from then on.
+
+    \b
+    Example:
+      mom bench catchup
+      mom bench catchup --messages 1000000
+    """
+    from mombroker.admin.bench import replicas
+
+    with Bar("messages") as bar:
+        row = replicas.catch_up(messages, size, folder, bar.at)
+    show([row], output, columns)
 
 
 BRIEF_FAILOVER = (

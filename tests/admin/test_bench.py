@@ -304,6 +304,11 @@ def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_p
     assert all(row["rate"] > 10 and row["broker_us"] > 0 for row in rows)
 
 
+def test_a_replica_is_replaced_while_messages_go_on(tmp_path):
+    (row,) = rows_of("catchup", "--messages", 3_000, "--folder", tmp_path)
+    assert row["messages"] == 3_000 and row["rate_meanwhile"] > 0 and row["new_peak_mb"] > 10
+
+
 def test_growth_runs_each_curve_at_each_size(tmp_path):
     sizes = ["--destinations", "1,300", "--selectors", "1,3", "--connections", "0,2", "--backlog", "3000,4000"]
     rows = rows_of("growth", "--messages", 4000, "--rounds", 1, "--folder", tmp_path, *sizes)
