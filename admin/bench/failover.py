@@ -82,6 +82,7 @@ class FailoverStorm(ClientStorm):
     progress: Callable[[int, int], None] = lambda done, of: None
     struck: list[tuple[str, str, float]] = field(default_factory=list)
     unplanned: int = 0  # connections to replicas that led no more, though nobody had struck them
+    _ready: float = 0.0
     _lost: dict[str, str] = field(default_factory=dict)  # server -> its replica that is to be replaced
 
     def tick(self) -> float:
@@ -91,6 +92,13 @@ class FailoverStorm(ClientStorm):
                 self._mend(server)
             wait = min(wait, POLL_S)
         return wait
+
+    def _flows(self) -> bool:
+        """And all that tell how long they wait have had receipts from their servers."""
+        if not (ClientStorm._flows(self) and all(map(self._whole, REPLICATED))):
+            return False
+        self._ready = self._ready or time.monotonic()
+        return time.monotonic() > self._ready + NEAR_S
 
     def _enough(self) -> bool:
         return not self.deeds and not self._lost

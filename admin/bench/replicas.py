@@ -132,7 +132,8 @@ def catch_up(
         bus.lose(labels[-1])
         for process in bus.processes:
             Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak is from now on
-        began, rates = time.monotonic(), []
+        rates: list[dict[str, float]] = []
+        began = time.monotonic()
         while not rates or not replaced(bus, old):
             rates.append(stomp.run(target, load, 500))
         took = time.monotonic() - began

@@ -44,6 +44,7 @@ PART_S = 1.0  # that the others are given to take over, when this one stops
 KNOW_S = 0.2  # in which the leader, if it is told to stop, too, says so
 LOOK_S = 0.02
 TIDY_EVERY_S = 5.0
+COLLECT_S = 5.0  # after the server has ended here
 
 
 class ReplicatedNode:
@@ -73,6 +74,7 @@ class ReplicatedNode:
         self.term = 0
         self.dead = False
         self._tidying: Any = None
+        self._collecting: Any = None
         self._opening = False  # the server, in a thread
         self._stopping = self._leads = False
         self._proposed = self._agreed = 0  # the terms in which the first rows were proposed, and decided
@@ -239,9 +241,10 @@ class ReplicatedNode:
 
     def _end(self) -> None:
         self.dead = True
-        if self._tidying is not None:
-            self._tidying.cancel()
-            self._tidying = None
+        for call in (self._tidying, self._collecting):
+            if call is not None:
+                call.cancel()
+        self._tidying = self._collecting = None
         self.doors.close()
         self.consensus.stop()
         self.ways.stop()
@@ -368,12 +371,19 @@ class ReplicatedNode:
             self.failed(error)
             return
         node.start()
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # a collection would keep the clients waiting
 
     def _next_turn(self, call: Callable[[], None]) -> None:
         """Ports that were closed are so from the next turn of the reactor on."""
         self.shared.reactor.callLater(0, lambda: self.shared.reactor.callLater(0, call))
+
+    def _collect(self) -> None:
+        """Let go of the server that has run here, while nobody waits."""
+        self._collecting = None
+        if self.node is None:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
 
     def _stand_by(self) -> None:
         if self.node is None and not self.dead:
@@ -393,7 +403,8 @@ class ReplicatedNode:
         self.log(f"{self.at.replica} leads {self.name} no more")
         self.consensus.forget()
         node.halt()
-        gc.unfreeze()
+        if self._collecting is None:
+            self._collecting = self.shared.reactor.callLater(COLLECT_S, self._collect)
         self.links.hand(self.doors, self.doors.post, self.port)
         self._next_turn(self._stand_by)
 
