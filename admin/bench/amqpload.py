@@ -1,8 +1,10 @@
 """Producers and consumers of any AMQP 1.0 broker in one thread, as those of stompload.py: made to cost next to nothing
-beside the broker. Frames that go out are cut from one buffer, in which only their numbers change."""
+beside the broker. Frames that go out are cut from one buffer, in which numbers and times change. Their messages are as
+those of Qpid JMS, each with an id of its own and the time of its creation."""
 
 import struct
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 
@@ -15,6 +17,8 @@ from mombroker.core.errors import MomError
 WINDOW = 1 << 20  # frames that a session may have under way
 ACCEPTED = performatives.described_outcome(performatives.Outcome(performatives.ACCEPTED))
 _NUMBER = struct.Struct(">I").pack_into
+_TIME = struct.Struct(">Q").pack_into
+DIGITS = 8  # of the number at the end of an id
 _SIZE = struct.Struct(">I").unpack_from
 
 
@@ -83,6 +87,22 @@ def said(found: bytes) -> tuple[int, list[object]]:
     return described.descriptor, described.value
 
 
+NUMBER_AT, TAG_AT = 16, 22  # in a frame
+
+
+def _frame(address: str, size: int, durable: bool) -> bytes:
+    """A transfer of a BytesMessage as Qpid JMS 2 writes it, number, tag, time and the end of its id left at 0."""
+    transfer = bytes((0x00, 0x53, 0x14, 0xC0, 15, 5, 0x43, 0x70, 0, 0, 0, 0, 0xA0, 4, 0, 0, 0, 0, 0x43, 0x42))
+    header = performative(0x70, [boolean(durable)])
+    named = [(symbol("x-opt-jms-dest"), b"\x51\x00"), (symbol("x-opt-jms-msg-type"), b"\x51\x03")]
+    id = string(f"ID:{uuid.uuid4()}:1:1:1-{'0' * DIGITS}")
+    kind = symbol("application/octet-stream")
+    fields = b"".join([id, NULL, string(address), NULL, NULL, NULL, kind, NULL, NULL, codec.timestamp(0)])
+    said = b"\xd0" + (len(fields) + 4).to_bytes(4, "big") + (10).to_bytes(4, "big") + fields
+    parts = [transfer, header, codec.described(0x72, codec.mapped(named)), b"\x00\x53\x73", said]
+    return frame(b"".join(parts) + b"\x00\x53\x75" + codec.binary(b"x" * size))
+
+
 class AmqpProducer:
     """Sends `count` messages, with at most `window` that are not accepted yet."""
 
@@ -90,11 +110,10 @@ class AmqpProducer:
         self.line = AmqpLine(at)
         target = performative(performatives.TARGET, [string(address), NULL, NULL, NULL, NULL, NULL, NULL])
         self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
-        head = bytes((0x00, 0x53, 0x14, 0xC0, 12, 5, 0x43, 0x70, 0, 0, 0, 0, 0xA0, 1, 0, 0x43, 0x42))
-        header = performative(0x70, [boolean(durable)])
-        one = frame(head + header + b"\x00\x53\x75" + codec.binary(b"x" * size))
+        one = _frame(address, size, durable)
         self.length, self.round = len(one), FRAMES
         self.frames = bytearray(one * FRAMES)
+        self.id_at, self.time_at = one.index(b"0" * DIGITS + b"@"), one.index(b"\x83" + bytes(8)) + 1
         self.window = min(window, FRAMES // 2)
         self.number = 0
         self.count = self.sent = self.done = self.seen = 0
@@ -116,9 +135,14 @@ class AmqpProducer:
             at = self.sent % self.round
             some = min(left, self.round - at)
             length, frames = self.length, self.frames
-            for place in range(at * length + 16, (at + some) * length, length):
-                _NUMBER(frames, place, self.number)
-                self.number += 1
+            now, number, id_at, time_at = int(time.time() * 1_000), self.number, self.id_at, self.time_at
+            for place in range(at * length, (at + some) * length, length):
+                _NUMBER(frames, place + NUMBER_AT, number)
+                _NUMBER(frames, place + TAG_AT, number)
+                frames[place + id_at : place + id_at + DIGITS] = b"%08d" % number
+                _TIME(frames, place + time_at, now)
+                number += 1
+            self.number = number
             self.line.send(bytes(frames[at * length : (at + some) * length]))
             self.sent += some
             left -= some
@@ -149,11 +173,17 @@ class AmqpProducer:
         return self.done >= self.count
 
 
-class AmqpConsumer:
-    """Takes messages and accepts them, each lot at once. `came(n)` is told of each."""
+def _settled(first: int, last: int) -> bytes:
+    return frame(performatives.disposition(performatives.RECEIVER, first, last, ACCEPTED))
 
-    def __init__(self, at: Broker, address: str, topic: bool, prefetch: int, came: Callable[[int], None]):
+
+class AmqpConsumer:
+    """Takes messages and accepts them, each by itself, or with `client` each lot at once. `came(n)` is told of each
+    lot."""
+
+    def __init__(self, at: Broker, address: str, topic: bool, ack: str, prefetch: int, came: Callable[[int], None]):
         self.line = AmqpLine(at)
+        self.each = ack != "client"
         self.came, self.prefetch = came, prefetch
         self.got = 0
         capabilities = symbols(["topic"]) if topic else NULL
@@ -181,7 +211,8 @@ class AmqpConsumer:
         if not some:
             return
         last = first + some - 1
-        self.line.send(frame(performatives.disposition(performatives.RECEIVER, first, last, ACCEPTED)))
+        lots = [(number, number) for number in range(first, last + 1)] if self.each else [(first, last)]
+        self.line.send(b"".join([_settled(*lot) for lot in lots]))
         self.got += some
         self.left -= some
         if self.left <= self.prefetch // 2:

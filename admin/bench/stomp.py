@@ -119,7 +119,9 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
             for number in range(case.consumers):
                 name = names[number % len(names)]
                 if target.at.amqp:
-                    made.append(AmqpConsumer(target.at, name.rpartition("/")[2], kind == "topic", case.prefetch, came))
+                    made.append(
+                        AmqpConsumer(target.at, name.rpartition("/")[2], kind == "topic", case.ack, case.prefetch, came)
+                    )
                     stack.callback(made[-1].line.close)
                     continue
                 made.append(Consumer(target.at, [(name, target.headers)], case.ack, case.prefetch, came))

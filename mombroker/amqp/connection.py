@@ -345,6 +345,8 @@ class Connection:
             session.transfer(said, found.body[at:], self._parser)
         elif kind is End:
             self._end_session(session)
+        elif kind is Disposition:
+            session.disposition(said, self._parser.accepted(found))
         elif kind in _OF_SESSION:
             _OF_SESSION[kind](session, said)
         else:
@@ -446,7 +448,7 @@ class Connection:
 
 
 _OF_SESSION: dict[type[Any], Callable[[Session, Any], None]] = {
-    Attach: Session.attach, Flow: Session.flow, Disposition: Session.disposition, Detach: Session.detach,
+    Attach: Session.attach, Flow: Session.flow, Detach: Session.detach,
 }  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mombroker.amqp import alike
+from mombroker.amqp.alike import Model, Row
 from mombroker.amqp.codec import FRAMING, AmqpError
 
 PLAIN, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
@@ -12,6 +14,13 @@ AMQP_FRAME, SASL_FRAME = 0, 1
 EMPTY = b"\x00\x00\x00\x08\x02\x00\x00\x00"  # says that we are here
 EARLY = 4_096  # bytes of a frame before the connection is open
 MAX_FRAME = 65_536  # then
+
+
+# Dispositions by which a receiver settles what it has accepted, around their numbers: Qpid JMS says the one twice.
+_ACCEPTS = (
+    (b"\x00\x53\x15\xc0\x0d\x05\x41\x70", b"\x40\x41\x00\x53\x24\x45"),
+    (b"\x00\x53\x15\xc0\x11\x05\x41\x70", b"\x70", b"\x41\x00\x53\x24\x45"),
+)
 
 
 class Frame(NamedTuple):
@@ -69,46 +78,31 @@ class Parser:
         self._at = end
         return Frame(data[at + 5], data[at + 6] << 8 | data[at + 7], data[at + start : end])
 
-    def alike(self, channel: int, handle: int, number: int, start: bytes, most: int) -> list[bytes]:
-        """Take the transfers that follow by one link, at most so many: each with a whole message that begins with
-        `start` and ends with its data, numbered on from `number`, and not settled. Their bodies."""
-        data, at, size = self._data, self._at, len(self._data)
-        head = b"\x02\x00" + channel.to_bytes(2, "big") + b"\x00\x53\x14\xc0"
-        told = b"\x43" if not handle else bytes((0x52, handle)) if handle < 256 else b"\x70" + handle.to_bytes(4, "big")
-        behind, found = 14 + len(told), list[bytes]()
-        while len(found) < most and at + behind + 7 <= size:
-            end = at + int.from_bytes(data[at : at + 4], "big")
-            if end > size or not (data.startswith(head, at + 4) and data.startswith(told, at + 14)):
-                break
-            place, payload = at + behind, at + 13 + data[at + 12]
-            code = data[place]
-            tag = place + 5 if code == 0x70 else place + 2
-            if code not in (0x70, 0x52) or int.from_bytes(data[place + 1 : tag], "big") != number or data[tag] != 0xA0:
-                break
-            if _says(data[tag + 2 + data[tag + 1] : payload]) or not data.startswith(start, payload):
-                break
-            body = data_of(data, payload + len(start), end)
-            if body is None or end - at > self.most:
-                break
-            found.append(body)
-            number, at = number + 1, end
-        self._at = at
+    def alike(self, channel: int, handle: int, number: int, model: Model, most: int) -> Row:
+        """Take the transfers that follow by one link, numbered on from `number` and with messages that a model has, at
+        most so many."""
+        found, self._at = alike.row(self._data, self._at, channel, handle, number, model, most, self.most)
         return found
 
+    def accepted(self, one: Frame) -> list[int]:
+        """Take the dispositions that follow one, if it and these settle a delivery each, as accepted: their numbers."""
+        body, numbers = one.body, list[int]()
+        for written in _ACCEPTS:
+            if body == body[8:12].join(written):
+                parts, at, data = _written(written, one.channel), self._at, self._data
+                size = HEADER + len(body)
+                while data.startswith((number := data[at + 16 : at + 20]).join(parts), at):
+                    numbers.append(int.from_bytes(number, "big"))
+                    at += size
+                self._at = at
+        return numbers
 
-def _says(tail: bytes) -> bytes:
-    """What the fields of a transfer say behind its tag, beside format 0, false and nothing."""
-    return tail.removeprefix(b"\x52\x00").removeprefix(b"\x43").strip(b"\x40\x42")
 
-
-def data_of(data: bytes, at: int, end: int) -> bytes | None:
-    """The bytes of a binary value that ends there; None if it does not."""
-    code = data[at] if at < end else 0
-    start = at + 2 if code == 0xA0 else at + 5
-    if start > end or code not in (0xA0, 0xB0):
-        return None
-    size = data[at + 1] if code == 0xA0 else int.from_bytes(data[at + 1 : start], "big")
-    return data[start:end] if start + size == end else None
+def _written(body: tuple[bytes, ...], channel: int) -> list[bytes]:
+    """The parts of a frame between its numbers, each of four bytes."""
+    first, *others = body
+    size = HEADER + len(first) + sum(4 + len(other) for other in others)
+    return [size.to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + first, *others]
 
 
 def frame(body: bytes, channel: int = 0, kind: int = AMQP_FRAME) -> bytes:

@@ -7,8 +7,9 @@ from dataclasses import fields
 from typing import Protocol
 
 from mombroker.amqp import addresses, messages, performatives
+from mombroker.amqp.alike import Model
 from mombroker.amqp.codec import NOT_FOUND, PRECONDITION, AmqpError
-from mombroker.amqp.frames import Parser, data_of, frame
+from mombroker.amqp.frames import Parser, frame
 from mombroker.amqp.links import Incoming, too_large
 from mombroker.amqp.performatives import ACCEPTED, RECEIVER, Outcome, Transactional, Transfer
 from mombroker.broker.commands import Command, Send, SendRun
@@ -20,7 +21,7 @@ HEADROOM = messages.MAX_HEAD  # bytes of a message beside its body
 _ACCEPTED = performatives.described_outcome(Outcome(ACCEPTED))
 
 _FIELDS = [each.name for each in fields(Send)]
-_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
+_BODY, _RECEIPT, _MESSAGE, _FORM = map(_FIELDS.index, ("body", "receipt", "message", "form"))
 _values = getter(*_FIELDS)
 
 
@@ -124,23 +125,23 @@ class Inbound:
                 self.reject(transfer, error)
             return
         if isinstance(transfer.state, Transactional):
-            link.start = b""
             self.coordinator.send(transfer, command)
             return
         if transfer.delivery_id is not None and receipt is not None:
             self.unanswered[transfer.delivery_id] = link
             link.unanswered += 1
-            link.last = transfer.delivery_id if link.start else -1
+            link.last = transfer.delivery_id if link.model is not None else -1
         self.session.commands.append(command)
 
     def _command(self, link: Incoming, payload: bytes, receipt: str | None) -> Send:
         """What a message asks for. Messages that begin alike mean the same. Raises MomError."""
-        start, link.last = link.start, -1
-        if start and payload.startswith(start) and link.model is not None:
-            body = data_of(payload, len(start), len(payload))
-            if body is not None:
-                before, between, behind = link.model
-                return Send(*(*before, body, *between, receipt, *behind))
+        model, link.last = link.model, -1
+        if model is not None and (place := model.find(payload, 0, len(payload))) is not None:
+            values = list(link.values)
+            values[_BODY], values[_RECEIPT] = payload[place.body :], receipt
+            if model.varies:
+                values[_MESSAGE], values[_FORM] = model.head(payload, place)
+            return Send(*values)
         found = messages.split(payload)
         head = messages.head_of(found.kept)
         asked = False
@@ -151,11 +152,9 @@ class Inbound:
             return self.owner.now()
 
         command = messages.send_of(found, head, link.destination or self._destination(head), now)
-        link.start = b""
-        if found.kind == messages.AS_DATA and type(command) is Send and not asked and not command.message:
-            values = _values(command)
-            link.model = values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
-            link.start = payload[: found.head + 3]
+        link.model = None
+        if type(command) is Send and not asked:
+            link.model, link.values = Model.of(payload, found), _values(command)
         command.receipt = receipt
         return command
 
@@ -173,7 +172,9 @@ class Inbound:
         asked = self.session.commands
         if link is None or link.last < 0 or not asked or type(first := asked[-1]) is not Send:
             return 0
-        bodies = parser.alike(self.channel, handle, link.last + 1, link.start, min(MAX_RUN - 1, link.credit))
+        if link.model is None:
+            return 0
+        bodies, heads = parser.alike(self.channel, handle, link.last + 1, link.model, min(MAX_RUN - 1, link.credit))
         if not bodies:
             return 0
         count, ids = len(bodies), range(link.last + 1, link.last + 1 + len(bodies))
@@ -182,7 +183,9 @@ class Inbound:
         link.unanswered += count
         self.unanswered.update(dict.fromkeys(ids, link))
         link.last = -1
-        asked[-1] = SendRun(first, [first.body, *bodies], [first.receipt or "", *map(str, ids)])
+        receipts = [first.receipt or "", *map(str, ids)]
+        heads = [(first.message, first.form), *heads] if heads else heads
+        asked[-1] = SendRun(first, [first.body, *bodies], receipts, heads=heads)
         return count
 
     # -- answers ---------------------------------------------------------------------------------------------------

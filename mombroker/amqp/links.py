@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.amqp import codec
+from mombroker.amqp.alike import Model
 from mombroker.amqp.codec import AmqpError
 from mombroker.amqp.performatives import SPACE, Terminus, Transfer
 from mombroker.broker.commands import MAX_PREFETCH, Delivery
@@ -22,22 +23,22 @@ class Incoming:
     destination   empty: each message says it
     credit        what the client may still send, `count` what it has begun so far
     unanswered    deliveries that have come and have no outcome yet
-    start         how the message that `model` was made of begins, up to its body; empty: there is no such
+    model         what messages have that are like the last one, and `values`, what they ask for; None: nothing is known
     made          the temporary destination that ends with it
     coordinator   of transactions
     last          number of the last delivery, while others may join its command; else -1
     """
 
     __slots__ = (
-        "name", "handle", "destination", "credit", "count", "unanswered", "start", "model", "last", "partial",
+        "name", "handle", "destination", "credit", "count", "unanswered", "model", "values", "last", "partial",
         "size", "first", "dead", "made", "coordinator",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, destination: str, count: int):
         self.name, self.handle, self.destination = name, handle, destination
         self.credit, self.count, self.unanswered = 0, count, 0
-        self.start = b""
-        self.model: tuple[Values, Values, Values] | None = None
+        self.model: Model | None = None
+        self.values: Values = ()
         self.last = -1
         self.partial: list[bytes] = []  # of a delivery that is not whole
         self.size = 0
@@ -86,7 +87,7 @@ class Outgoing:
     __slots__ = (
         "name", "handle", "sub", "source", "settled", "credit", "count", "granted", "unsettled", "pending", "durable",
         "made", "attached", "draining", "drained", "flow_said", "head",
-        "end", "common",
+        "end", "size", "common",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, sub: str, source: Terminus, settled: bool, channel: int):
@@ -100,6 +101,7 @@ class Outgoing:
         start = bytes((0x00, 0x53, 0x14, 0xC0, len(told) + 14, 5))
         self.head = b"\x02\x00" + channel.to_bytes(2, "big") + start + told + b"\x70"
         self.end = b"\x43" + codec.boolean(settled)
+        self.size = 4 + len(self.head) + 10 + len(self.end)  # of a frame without a message
 
     def flow(self, count: int, credit: int) -> None:
         """What the client takes, and what it had been given when it said so."""
@@ -113,16 +115,15 @@ class Outgoing:
         most = MAX_PREFETCH // 2 if self.settled else MAX_PREFETCH
         return max(0, min(self.credit - under_way, most - under_way - self.unsettled))
 
-    def transfer(self, delivery_id: int, payload: bytes, most: int) -> bytes | list[bytes]:
-        """The frame of a delivery, or the frames, each of at most `most` bytes."""
+    def transfer(self, delivery_id: int, parts: tuple[bytes, ...], most: int) -> bytes | list[bytes]:
+        """The frame of a delivery, or the frames, each of at most `most` bytes. `parts`: of its message."""
         self.credit -= 1
         self.count = (self.count + 1) % SPACE
         id = delivery_id.to_bytes(4, "big")
-        start = b"".join((self.head, id, b"\xa0\x04", id, self.end))
-        size = len(start) + 4 + len(payload)
+        size = self.size + sum(map(len, parts))
         if size <= most:
-            return b"".join((size.to_bytes(4, "big"), start, payload))
-        return self._several(id, payload, most)
+            return b"".join((size.to_bytes(4, "big"), self.head, id, b"\xa0\x04", id, self.end, *parts))
+        return self._several(id, b"".join(parts), most)
 
     def _several(self, id: bytes, payload: bytes, most: int) -> list[bytes]:
         """With `more` behind the other fields."""

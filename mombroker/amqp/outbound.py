@@ -72,21 +72,24 @@ class Outbound:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    def deliver(self, delivery: Delivery, known: payloads.Starts) -> None:
-        """`known`: of those that are delivered together."""
-        link = self.subs.get(delivery.sub)
-        if link is None:
-            self._give_back(delivery)
-            return
-        if link.granted:
-            link.granted -= 1
-        if link.credit > 0 and self.window > 0 and link.attached and not (link.pending or self._rest):
-            self._transfer(link, delivery, known)
-        else:
-            link.pending.append(delivery)
-            self._order.append(link)
-        if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
-            self.grant(link)
+    def deliver(self, row: list[Delivery]) -> None:
+        """Messages that come together."""
+        subs, known = self.subs, payloads.Starts()
+        for delivery in row:
+            link = subs.get(delivery.sub)
+            if link is None:
+                self._give_back(delivery)
+                continue
+            if link.granted:
+                link.granted -= 1
+            if link.credit > 0 and self.window > 0 and link.attached and not (link.pending or self._rest):
+                self._transfer(link, delivery, known)
+            else:
+                link.pending.append(delivery)
+                self._order.append(link)
+            if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
+                self.grant(link)
+        row.clear()
 
     def _transfer(self, link: Outgoing, delivery: Delivery, known: payloads.Starts) -> None:
         owner, id, tag = self.owner, self._next_delivery, delivery.tag
@@ -95,7 +98,7 @@ class Outbound:
             self.unsettled[id] = tag, link
             link.unsettled += 1
             tag = 0
-        found = link.transfer(id, payloads.payload(delivery, owner.now, known), owner.most_out)
+        found = link.transfer(id, payloads.parts(delivery, owner.now, known), owner.most_out)
         if isinstance(found, bytes):
             if tag:
                 self._put(found, tag)
@@ -180,17 +183,19 @@ class Outbound:
 
     def settled(self, first: int, last: int) -> list[tuple[int, int, Outgoing]]:
         """Take out those of a range that are not settled yet: delivery-id, tag, link."""
-        unsettled = self.unsettled
         count = (last - first) % SPACE + 1
-        if count > len(unsettled):
-            ids = [id for id in unsettled if (id - first) % SPACE < count]
-        else:
-            ids = [id for at in range(count) if (id := (first + at) % SPACE) in unsettled]
-        found = []
+        if count > len(self.unsettled):
+            return self.each_settled([id for id in self.unsettled if (id - first) % SPACE < count])
+        return self.each_settled([(first + at) % SPACE for at in range(count)])
+
+    def each_settled(self, ids: list[int]) -> list[tuple[int, int, Outgoing]]:
+        """As `settled`."""
+        found, take = [], self.unsettled.pop
         for id in ids:
-            tag, link = unsettled.pop(id)
-            link.unsettled -= 1
-            found.append((id, tag, link))
+            if (known := take(id, None)) is not None:
+                tag, link = known
+                link.unsettled -= 1
+                found.append((id, tag, link))
         return found
 
     def regrant(self, links: list[Outgoing]) -> None:

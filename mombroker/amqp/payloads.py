@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
 from mombroker.amqp import addresses, codec
@@ -85,38 +86,58 @@ def _header(delivery: Delivery, now: Callable[[], int]) -> bytes:
     )
 
 
-Starts = dict[Alike, bytes]  # what runs have in common before their data
+class Start(NamedTuple):
+    """What messages of a run have in common: up to their body, or, without `kept`, up to the sections that they have
+    each for itself."""
+
+    head: bytes
+    kept: bytes | None
+    kind: bytes
 
 
-def payload(delivery: Delivery, now: Callable[[], int], known: Starts) -> bytes:
+Starts = dict[Alike, Start]
+Parts = tuple[bytes, ...]
+
+
+def parts(delivery: Delivery, now: Callable[[], int], known: Starts) -> Parts:
     """All sections of a message, for one receiver. `known`: of messages that are delivered together."""
     message = delivery.message
     if (alike := message.alike) is not None and delivery.count == 1:
-        body = message.body
-        if (start := known.get(alike)) is not None:
-            size = len(body)
-            return b"".join((start, b"\xa0%c" % size if size < 256 else b"\xb0" + size.to_bytes(4, "big"), body))
-        if message.form[:2] == FORM + AS_DATA and not (message.annotations or delivery.expires):
-            known[alike] = _usual_header(message.persistent, message.priority) + message.form[2:] + b"\x00\x53\x75"
+        start = known.get(alike)
+        if start is not None:
+            head, kept, kind = start
+            return head, message.form[2:] if kept is None else kept, _sized(kind, message.body), message.body
+        kind = message.form[1:2]
+        if message.form[:1] == FORM and kind in _SIZED and not (message.annotations or delivery.expires):
+            kept = None if alike.own else message.form[2:]
+            known[alike] = Start(_usual_header(message.persistent, message.priority), kept, kind)
     head, form = _header(delivery, now), message.form
     if form[:1] != FORM:
-        return head + _sections(delivery) + _body_of(message)
+        return head, _sections(delivery), _body_of(message)
     kind, kept, rest = form[1:2], form[2:], b""
     if kind == OTHER:
         end = 6 + int.from_bytes(form[2:6], "big")
         kept, rest = form[6:end], form[end:]
     if message.annotations:
         kept = _annotated(kept, message)
-    if kind == AS_DATA:
-        return b"".join((head, kept, b"\x00\x53\x75", binary(message.body)))
-    if kind == AS_TEXT:
-        body = message.body
-        size = len(body)
-        start = bytes((0xA1, size)) if size < 256 else b"\xb1" + size.to_bytes(4, "big")
-        return b"".join((head, kept, b"\x00\x53\x77", start, body))
-    if kind == AS_BINARY:
-        return b"".join((head, kept, b"\x00\x53\x77", binary(message.body)))
-    return b"".join((head, kept, rest or b"\x00\x53\x77\x40"))
+    if kind in _SIZED:
+        return head, kept, _sized(kind, message.body), message.body
+    return head, kept, rest or b"\x00\x53\x77\x40"
+
+
+# The section of a body by its kind, up to the code of a short one, and of a long one.
+_SIZED = {
+    AS_DATA: (b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"),
+    AS_TEXT: (b"\x00\x53\x77\xa1", b"\x00\x53\x77\xb1"),
+    AS_BINARY: (b"\x00\x53\x77\xa0", b"\x00\x53\x77\xb0"),
+}
+
+
+def _sized(kind: bytes, body: bytes) -> bytes:
+    """What stands before a body."""
+    short, long = _SIZED[kind]
+    size = len(body)
+    return b"%b%c" % (short, size) if size < 256 else long + size.to_bytes(4, "big")
 
 
 def _annotated(kept: bytes, message: ClientMessage) -> bytes:

@@ -300,12 +300,14 @@ class Session:
     # -- what the broker says --------------------------------------------------------------------------------------
 
     def reply(self, said: list[Reply]) -> None:
-        answered: list[int] = []
-        deliver, known = self.outbound.deliver, dict[Any, bytes]()
+        answered, row, outbound = list[int](), list[Delivery](), self.outbound
         for reply in said:
             if type(reply) is Delivery:
-                deliver(reply, known)
-            elif type(reply) is Receipts:
+                row.append(reply)
+                continue
+            if row:
+                outbound.deliver(row)
+            if type(reply) is Receipts:
                 answered += map(int, reply.receipts)
             elif type(reply) is Receipt:
                 if reply.receipt[0] == "a":
@@ -317,7 +319,9 @@ class Session:
                 self.inbound.accept(answered)
                 self._refused(reply)
             elif type(reply) is Drained:
-                self.outbound.is_drained(reply.sub)
+                outbound.is_drained(reply.sub)
+        if row:
+            outbound.deliver(row)
         self.inbound.accept(answered)
         self.finish()
 
@@ -335,7 +339,8 @@ class Session:
 
     # -- what the client makes of it -------------------------------------------------------------------------------
 
-    def disposition(self, said: Disposition) -> None:
+    def disposition(self, said: Disposition, others: list[int]) -> None:
+        """`others`: numbers of which the same is said, each by itself."""
         if said.role == SENDER:
             return  # we settle at once what the client sends
         outcome = said.state
@@ -345,6 +350,8 @@ class Session:
         if not said.settled and (outcome is None or outcome.code == RECEIVED):
             return
         found = self.outbound.settled(said.first, said.last)
+        if others:
+            found += self.outbound.each_settled(others)
         if said.settled and outcome is not None and outcome.code == ACCEPTED:
             self.commands += [commands.Disposition(tag) for _, tag, _ in found]
         else:

@@ -103,27 +103,41 @@ class Ask(Send):
 
 @dataclass(slots=True)
 class SendRun:
-    """Messages that a client sends in a row and that differ in body and receipt alone: `model` is the first of them."""
+    """Messages that a client sends in a row and that differ in body and receipt alone: `model` is the first of them.
+
+    heads   `message` and `form` of each, if they differ in these, too
+    """
 
     model: Send
     bodies: list[bytes]
     receipts: list[str]
     receipt: str | None = None  # of the run itself, which has none
+    heads: list[tuple[str, bytes]] = field(default_factory=list)
 
     @property
     def destination(self) -> str:
         return self.model.destination
 
+    @property
+    def size(self) -> int:
+        """Of all of them together."""
+        model, count = self.model, len(self.bodies)
+        size = sum(map(len, self.bodies)) + count * (model.size - len(model.body))
+        return size + sum(len(form) for _, form in self.heads) - count * len(model.form) if self.heads else size
+
     def singles(self) -> list[Send]:
         """The same, one by one."""
         found, values = [], list(_values(self.model))
-        for values[_BODY], values[_RECEIPT] in zip(self.bodies, self.receipts, strict=True):
+        heads = self.heads or [(self.model.message, self.model.form)] * len(self.bodies)
+        for values[_BODY], values[_RECEIPT], (values[_MESSAGE], values[_FORM]) in zip(
+            self.bodies, self.receipts, heads, strict=True
+        ):
             found.append(Send(*values))
         return found
 
 
 _FIELDS = [each.name for each in fields(Send)]
-_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
+_BODY, _RECEIPT, _MESSAGE, _FORM = map(_FIELDS.index, ("body", "receipt", "message", "form"))
 _values = getter(*_FIELDS)
 
 

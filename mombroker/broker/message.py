@@ -23,24 +23,40 @@ class Alike:
     """Messages of one sender that came in a row and differ in their bodies alone: what is the same of all is made once.
     Who changes one of them takes it from among these, or a copy.
 
-    size   of one with an empty body
+    size   of one with an empty body, and if they are `own`, an empty form
+    own    they differ in `message` and `form`, too
     """
 
-    __slots__ = ("size", "_before", "_behind", "_packed")
+    __slots__ = ("size", "own", "_before", "_between", "_behind_form", "_behind", "_packed", "_parts")
 
-    def __init__(self, first: ClientMessage):
+    def __init__(self, first: ClientMessage, own: bool = False):
         values = first.values()
-        self.size = first.size - len(first.body)
+        self.own, self.size = own, first.size - len(first.body) - (len(first.form) if own else 0)
         self._before, self._behind = values[:BODY], values[BODY + 1 :]
         self._packed: tuple[bytes, bytes] | None = None
+        if own:
+            self._before, self._between = values[:MESSAGE], values[MESSAGE + 1 : FORM]
+            self._behind_form = values[FORM + 1 : BODY]
+            parts = self._before, self._between, self._behind_form, self._behind
+            self._parts = [b"".join(map(pack, part)) for part in parts]
 
     def message(self, body: bytes) -> ClientMessage:
         made = ClientMessage(*(*self._before, body, *self._behind))
         made.alike = self
         return made
 
-    def packed(self) -> tuple[bytes, bytes]:
-        """The fields before the body, and those behind it."""
+    def headed(self, head: tuple[str, bytes], body: bytes) -> ClientMessage:
+        """One that has its own `message` and `form`."""
+        id, form = head
+        made = ClientMessage(*(*self._before, id, *self._between, form, *self._behind_form, body, *self._behind))
+        made.alike = self
+        return made
+
+    def packed(self, message: ClientMessage) -> tuple[bytes, bytes]:
+        """The fields of one of them before the body, and those behind it."""
+        if self.own:
+            before, between, behind_form, behind = self._parts
+            return b"".join((before, pack(message.message), between, pack(message.form), behind_form)), behind
         if self._packed is None:
             self._packed = b"".join(map(pack, self._before)), b"".join(map(pack, self._behind))
         return self._packed
@@ -96,7 +112,8 @@ class ClientMessage(Note):
     def size(self) -> int:
         """What it counts in a queue: the same when it comes and when it goes, also if it came to an older program."""
         if self.alike is not None:
-            return self.alike.size + len(self.body)
+            size = self.alike.size + len(self.body)
+            return size + len(self.form) if self.alike.own else size
         form = self.form
         if form and form[:1] == older.LINES:
             return len(form) - 1 + len(self.body)
@@ -106,7 +123,7 @@ class ClientMessage(Note):
     def pack(self) -> bytes:
         if self.alike is None:
             return Note.pack(self)
-        before, behind = self.alike.packed()
+        before, behind = self.alike.packed(self)
         return b"".join((WIRE, before, pack(self.body), behind))
 
     def copy(self) -> ClientMessage:
@@ -136,7 +153,7 @@ class ClientMessage(Note):
 
 SHAPE = SHAPES[ClientMessage]
 PUT = SHAPE.names
-BODY = PUT.index("body")
+BODY, MESSAGE, FORM = map(PUT.index, ("body", "message", "form"))
 WIRE = array(len(PUT))
 
 

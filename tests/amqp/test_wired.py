@@ -50,6 +50,15 @@ def test_each_kind_of_body_is_that_of_other_clients_and_comes_back_as_it_was(sec
     assert got == payload
 
 
+def test_messages_with_ids_of_their_own_that_come_together_are_seen_one_by_one():
+    payloads = [sections((HEADER, [True]), (PROPERTIES, [f"id-{at}"]), (DATA, b"x")) for at in range(9)]
+    b = Broker(THREE)
+    receiver, other = Wired(b, "c").receiver("/topic/news"), b.connect("c").subscribe("s", "topic:news")
+    Wired(b).sender("/topic/news").send(*payloads)
+    assert receiver.hear().got == payloads
+    assert [(each.id, each.message.message) for each in other.got] == [(f"id-{at}",) * 2 for at in range(9)]
+
+
 def test_fields_and_properties_of_a_message_are_seen_by_clients_of_stomp_in_their_types():
     said = ["id-1", None, "orders", "order", "answers", "c-7", Symbol("text/plain"), None, None, None, "g", 3]
     application = {"size": 5, "new": True, "rate": 1.5, "raw": b"\1", "none": None, "text": "x"}

@@ -1,5 +1,7 @@
 """SENDs that come together and are alike become one command, and mean the same as one by one."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,10 +119,19 @@ GIVEN = st.tuples(
 )  # fmt: skip
 
 
-@given(FIRST, st.lists(BODIES, max_size=4), st.lists(GIVEN, max_size=8), st.sampled_from(["1.0", "1.1", "1.2"]))
-def test_messages_of_a_run_have_the_rows_and_frames_of_single_ones(first, bodies, deliveries, version):
-    """However they are given, together, again, or to several."""
-    made = list(map(Alike(first).message, [first.body, *bodies]))
+@given(
+    FIRST, st.lists(BODIES, max_size=4), st.lists(GIVEN, max_size=8), st.sampled_from(["1.0", "1.1", "1.2"]),
+    st.booleans(),
+)  # fmt: skip
+def test_messages_of_a_run_have_the_rows_and_frames_of_single_ones(first, bodies, deliveries, version, own):
+    """However they are given, together, again, or to several, with ids and forms of AMQP of their own or not."""
+    if own:
+        first = replace(first, message="id", form=b"Ad")
+        heads = [(first.message, first.form), *((f"id-{at}", b"Ad" + b"x" * at) for at in range(len(bodies)))]
+        made = list(map(Alike(first, own).headed, heads, [first.body, *bodies]))
+        assert [(each.message, each.form) for each in made] == heads
+    else:
+        made = list(map(Alike(first).message, [first.body, *bodies]))
     alone = [each.copy() for each in made]
     assert alone == made and [each.alike for each in alone] == [None] * len(made)
     assert [each.size for each in alone] == [each.size for each in made] and made[0] == first

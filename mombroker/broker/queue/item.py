@@ -60,7 +60,9 @@ class QueuedMessage:
         alike = message.alike
         if alike is None:
             return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
-        return b"".join((head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed())), message.body
+        return b"".join(
+            (head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed(message))
+        ), message.body
 
 
 def item_of(row: ItemRow | HeldRow) -> QueuedMessage:

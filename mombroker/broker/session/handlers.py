@@ -168,12 +168,12 @@ class Handlers:
     def _takes_all(self, run: SendRun) -> Queue | str | None:
         """Where a run is to go if all of it can, at once: a queue that is here, the id of one on another server, empty
         for a topic. None: it cannot."""
-        destination, model, count = run.destination, run.model, len(run.bodies)
+        destination, count = run.destination, len(run.bodies)
         if destination.startswith("topic:"):
             return "" if self.policies.of(destination).create else None
         where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         queue: Any = self.agents.get(where)
-        size = sum(map(len, run.bodies)) + count * (model.size - len(model.body))
+        size = run.size
         if queue is not None:
             takes = self.direct and (not queue.settings.limited or queue.limits.has_room(count, size))
             return queue if takes else None
@@ -184,8 +184,11 @@ class Handlers:
     def _messages(self, session: Session, run: SendRun) -> list[ClientMessage]:
         first = self._message(session, run.model)
         if first.expires or first.due:  # which may be set by another clock, message by message
-            return [replace(first, body=body) for body in run.bodies]
-        return list(map(Alike(first).message, run.bodies))
+            heads = run.heads or [(first.message, first.form)] * len(run.bodies)
+            every = zip(run.bodies, heads, strict=True)
+            return [replace(first, body=body, message=id, form=form) for body, (id, form) in every]
+        alike = Alike(first, bool(run.heads))
+        return list(map(alike.headed, run.heads, run.bodies) if run.heads else map(alike.message, run.bodies))
 
     def _ask(self, session: Session, command: Ask) -> None:
         self._askable(session, command)
