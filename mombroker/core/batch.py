@@ -90,6 +90,15 @@ class TaskRow(NamedTuple):
         return int(self.kind.partition(":")[2] or self.id)
 
 
+class LogRow(NamedTuple):
+    """The log records of one commit as columns, see store/columns.py."""
+
+    records: int
+    first: int  # when the first record was written, ns
+    last: int
+    data: bytes
+
+
 class Damage(NamedTuple):
     """A row that is not what was written, as its checksum tells; the server sets it aside."""
 
@@ -122,6 +131,7 @@ class Batch:
     tasks: dict[int, TaskRow | None] = field(default_factory=dict)
     meta: dict[str, str | int | None] = field(default_factory=dict)
     log: list[Entry] = field(default_factory=list)  # trace records, see core/trace.py
+    row: LogRow | None = None  # what `log` is in the store, if that is known; `log` may be empty then
     bytes: int = 0  # payload-sized estimate, for the cap
 
     def empty(self) -> bool:

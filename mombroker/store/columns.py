@@ -6,7 +6,8 @@ from typing import Any
 
 import msgpack
 
-from mombroker.core.trace import DEFAULTS, FIELDS, Entry, Record, Run
+from mombroker.core.batch import Batch, LogRow
+from mombroker.core.trace import DEFAULTS, FIELDS, Entry, Record, Run, records
 
 # A column is nil (every value is the default), one value (all are equal), two (all but the first are equal: the first
 # record of a commit often tells of the commit before), or one value per record. Where there are runs it may be a map:
@@ -123,6 +124,16 @@ def expanded(column: Sequence[Any], count: int) -> Sequence[Any]:
     if len(column) > 2 or count < 2:
         raise ValueError(f"not a column of {count} log records: {len(column)} values")
     return [*column[:-1], *[column[-1]] * (count - len(column) + 1)]
+
+
+def row(log: Sequence[Entry]) -> LogRow | None:
+    """What the store has of the records of a commit; nothing if there are none."""
+    return LogRow(count(log), time(log[0]), time(log[-1]), pack(log)) if log else None
+
+
+def records_of(batch: Batch) -> list[Record]:
+    """One by one, whether they are packed or not."""
+    return unpack(batch.row.data, batch.row.records) if batch.row is not None else records(batch.log)
 
 
 def count(log: Iterable[Entry]) -> int:

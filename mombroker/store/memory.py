@@ -24,7 +24,7 @@ from mombroker.core.batch import (
 from mombroker.core.errors import StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import INCARNATION, LOST, NOW, VERSION
-from mombroker.core.trace import Record, records
+from mombroker.core.trace import Record
 from mombroker.store import columns
 from mombroker.store.base import SCHEMA, Meta, Span, prune
 
@@ -241,10 +241,10 @@ class MemoryStore:
                 rows[kind, number] = blob
         _put(disk.tasks, batch.tasks)
         _put(disk.meta, batch.meta)
-        if batch.log:
-            disk.log.append((self.log_end() + 1, records(batch.log)))
+        if found := columns.records_of(batch):
+            disk.log.append((self.log_end() + 1, found))
             before = 0 if NOW in batch.meta else disk.logged
-            disk.logged = max(columns.time(batch.log[-1]), disk.said(), before)
+            disk.logged = max(columns.time(found[-1]), disk.said(), before)
         cut, lost = self._prune
         if cut:
             disk.log = [row for row in disk.log if row[0] >= cut]

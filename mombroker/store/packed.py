@@ -11,18 +11,20 @@ from typing import Any
 
 import msgpack
 
-from mombroker.core.batch import Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
+from mombroker.core.batch import Batch, HeldRow, InRow, ItemRow, LinkRow, LogRow, PayloadRow, TaskRow
 from mombroker.store import columns
 
-VERSION = 1
+OLDEST, VERSION = 1, 2  # 2: when the first and the last record of its log were written
 
 _pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
 
 
-def pack(batch: Batch) -> bytes:
+def pack(batch: Batch, version: int = VERSION) -> bytes:
+    """In this version. Its log is packed once: the batch keeps the row that the store has of it."""
     core, ended = batch.core, batch.ended
-    fields = (
-        VERSION,
+    row = batch.row = batch.row or columns.row(batch.log)
+    fields: tuple[Any, ...] = (
+        version,
         batch.number,
         batch.queue_out,
         batch.acked,
@@ -39,16 +41,17 @@ def pack(batch: Batch) -> bytes:
         [(*key, blob) for key, blob in core.items()],
         *_parted(batch.tasks),
         batch.meta,
-        columns.count(batch.log),
-        columns.pack(batch.log) if batch.log else b"",
+        row.records if row else 0,
+        row.data if row else b"",
         batch.bytes,
     )
+    if version >= 2:
+        fields += (row.first, row.last) if row else (0, 0)
     return _pack(fields)
 
 
 def unpack(data: bytes) -> Batch:
-    """Its log is of single records. Raises ValueError if it is none, or of a version that this program does not
-    know."""
+    """Its log is a row. Raises ValueError if it is none, or of a version that this program does not know."""
     try:
         found: tuple[Any, ...] = msgpack.unpackb(
             data, use_list=False, strict_map_key=False, unicode_errors="surrogatepass"
@@ -57,7 +60,8 @@ def unpack(data: bytes) -> Batch:
         if version > VERSION:
             raise ValueError(f"a batch of version {version}: this program reads those up to {VERSION}")
         items, items_gone, held, held_gone, dropped, links, links_gone, ended, core, *found_rest = found_rest
-        tasks, tasks_gone, meta, count, log, size = found_rest
+        tasks, tasks_gone, meta, count, log, size, *times = found_rest
+        first, last = times if version >= 2 else _times(log, count)
         return Batch(
             number=number,
             queue_out=list(queue_out),
@@ -74,11 +78,17 @@ def unpack(data: bytes) -> Batch:
             core={(domain, kind, key): blob for domain, kind, key, blob in core},
             tasks=_rows(TaskRow, tasks, tasks_gone),
             meta=meta,
-            log=[*columns.unpack(log, count)] if count else [],
+            row=LogRow(count, first, last, log) if count else None,
             bytes=size,
         )
     except (TypeError, msgpack.UnpackException) as error:
         raise ValueError(f"not a batch: {error}") from None
+
+
+def _times(log: bytes, count: int) -> tuple[int, int]:
+    """When the first and the last of these records were written. Raises ValueError if they are none."""
+    records = columns.unpack(log, count) if count else []
+    return (columns.time(records[0]), columns.time(records[-1])) if records else (0, 0)
 
 
 def _parted(rows: Mapping[int, Any]) -> tuple[list[Any], list[int]]:

@@ -40,7 +40,7 @@ ENTRIES = "SELECT idx, term, kind, data, sum FROM replica_log WHERE idx BETWEEN 
 TERMS = "SELECT min(idx), term FROM replica_log GROUP BY term ORDER BY term"  # of a log they rise with the entries
 
 OWN = frozenset({TERM, VOTE, CUT, APPLIED, REPLICA, VERSION})  # keys of meta that are of one replica's store alone
-LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log"
+LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log WHERE idx <= ?"
 OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
 BLOCK = 1 << 20
 
@@ -92,7 +92,11 @@ class ReplicaStore(SqliteStore):
         self._cut, self._applied = _cut_of(meta[CUT]), int(meta[APPLIED])
         self._terms = [(self._cut.index, self._cut.term), *self.select(TERMS)]  # from which entry on
         self._last = int(self.select("SELECT coalesce(max(idx), ?) FROM replica_log", self._cut.index)[0][0])
-        self.log_bytes = int(self.select(LOG_BYTES)[0][0])
+        self.log_bytes = self._size_to(self._last)
+
+    def _size_to(self, index: int) -> int:
+        """Bytes of the entries up to here."""
+        return int(self.select(LOG_BYTES, index)[0][0])
 
     # -- reads (core/raft/log.py) ------------------------------------------------------------------------------------
 
@@ -148,6 +152,7 @@ class ReplicaStore(SqliteStore):
                 first = ready.entries[0].index
                 assert self._cut.index < first <= self._last + 1, f"entry {first} leaves a gap in the log"
                 if first <= self._last:
+                    self.log_bytes = self._size_to(first - 1)
                     self._put(GONE_FROM, [(first,)])
                 self._put(PUT, summed((e.index, e.term, e.kind, e.data) for e in ready.entries))
         except sqlite3.Error as error:
@@ -197,10 +202,10 @@ class ReplicaStore(SqliteStore):
         """The log begins behind `index`, up to which the rows have got. `members` as of then."""
         if not self._cut.index < index <= self._applied:
             return
-        cut = Cut(index, self.term(index), members)
+        cut, size = Cut(index, self.term(index), members), self._size_to(index)
         self._later([], (CUT, _packed(cut)), gone=index)
         self._cut = cut
-        self.log_bytes = int(self.select(LOG_BYTES)[0][0])
+        self.log_bytes -= size
         self._terms = [(index, cut.term), *(each for each in self._terms if each[0] > index)]
 
     # -- the rows ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
 
-from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch
+from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch, LogRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import (
@@ -37,7 +37,6 @@ from mombroker.core.meta import (
     VERSION,
 )
 from mombroker.core.trace import VERSION as TRACE_VERSION
-from mombroker.core.trace import Entry
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, prune, written
 from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
@@ -304,7 +303,7 @@ class SqliteStore(SqliteReader):
         now = self._now
         if NOW in meta:
             now = _time(meta[NOW])
-            if batch.log and meta[NOW] == now >= self._row_now:  # its log row says it
+            if (batch.log or batch.row) and meta[NOW] == now >= self._row_now:  # its log row says it
                 meta = {key: value for key, value in meta.items() if key != NOW}
             else:
                 self._row_now = now
@@ -314,8 +313,8 @@ class SqliteStore(SqliteReader):
         count, size = written(batch)
         count -= len(batch.meta) - len(meta)
         self._written = (self._written[0] + 1, self._written[1] + count, self._written[2] + size)
-        if batch.log:
-            self._log(batch.log, now)
+        if (row := batch.row or columns.row(batch.log)) is not None:
+            self._log(row, now)
         self._now = max(self._row_now, self._log_now)
         if self._prune[0]:
             self._prune_staged()
@@ -364,10 +363,9 @@ class SqliteStore(SqliteReader):
             self.db.conn.execute(sql_many, [*chain.from_iterable(rows[at : at + MANY])])
         self._put(sql, rows[whole:])
 
-    def _log(self, log: list[Entry], now: int) -> None:
-        data, records = columns.pack(log), columns.count(log)
-        first, last = columns.time(log[0]), max(columns.time(log[-1]), now)
-        self._log_now = last
+    def _log(self, packed: LogRow, now: int) -> None:
+        records, first, last, data = packed
+        self._log_now = last = max(last, now)
         commits, rows, size = self._written
         done = (commits, rows + 1, size + len(data))
         row = (self._log_next, records, first, last, self._log_bytes, TRACE_VERSION, data, *done)

@@ -26,7 +26,7 @@ from mombroker.core.raft.messages import (
 from mombroker.core.raft.replica import NotNow
 from mombroker.net import wire
 from mombroker.net.replicas.membership import Membership
-from mombroker.net.replicas.wire import Told, envelope_of, frame_of, told_of
+from mombroker.net.replicas.wire import Told, envelope_of, frame_of, told_of, version
 
 ABC = Members(("a", "b"), ("c",), ("b",))
 MESSAGES = [
@@ -65,6 +65,13 @@ def test_what_a_replica_tells_of_itself():
         told_of(["replica", {"server": "paris"}])
     with pytest.raises(PeerError):
         Told("paris", "p1", "p1-00", True, 1, b"[1, 2]").first()
+
+
+def test_a_leader_writes_batches_that_all_with_rows_can_read():
+    known = {"a": 3, "b": 1}
+    assert version(Members(("a", "b"), ("c",), ("b",)), known) == 1, "c never told"
+    assert version(Members(("a", "b"), ("c",), ("b",)), known | {"c": 2}) == 2
+    assert version(Members(("a", "b", "c")), known | {"c": 2}) == 1
 
 
 VALUES = st.recursive(

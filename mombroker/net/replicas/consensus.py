@@ -16,10 +16,10 @@ from mombroker.store.packed import pack
 from mombroker.store.replica import ReplicaStore
 
 TIMES = Times(election=1_000_000_000, heartbeat=200_000_000)
-TIDY_NS = 1_000_000_000  # between two looks at the log
-KEPT, KEPT_BYTES = 1_000, 8 << 20  # entries that the log keeps, beside those that others need
+TIDY_NS = 1_000_000_000  # between two looks at who needs a snapshot
+KEPT, KEPT_BYTES = 1_000, 1 << 20  # entries that the log keeps, beside those that others need
 MOST, MOST_BYTES = 100_000, 256 << 20  # and with those: with more, who is behind gets a snapshot
-STEP = 2_000  # entries that go at once
+STEP, STEP_BYTES = 500, 256 << 10  # entries that go at once
 
 
 class Served(Protocol):
@@ -31,6 +31,7 @@ class Consensus:
     """1. The store's writing connection is used by one thread at a time: between two writes rows are applied.
 
     send       takes what is for another replica
+    version    the newest of packed batches that all members can read
     proposed   the batch under way: its entry, term, and who waits for it
     """
 
@@ -42,12 +43,13 @@ class Consensus:
         split: Split,
         send: Callable[[Envelope], None],
         served: Served,
+        version: Callable[[], int],
         times: Times = TIMES,
         now: Callable[[], int] = time.monotonic_ns,
         chance: Callable[[], float] = random.random,
     ):
         self.reactor, self.store, self.send, self.served, self.times = reactor, store, send, served, times
-        self.committer, self.split, self.now, self.chance = committer, split, now, chance
+        self.version, self.committer, self.split, self.now, self.chance = version, committer, split, now, chance
         self.dead = False
         self.writing: Ready | None = None
         self.taking = False  # a snapshot, in a thread
@@ -82,7 +84,7 @@ class Consensus:
         self._guarded(self.replica.tick, now, self.chance())
         if now - self._tidied > TIDY_NS and self.writing is None:
             self._tidied = now
-            self._guarded(self._tidy)
+            self._guarded(self._snapshots)
         self.pump()
 
     def hear(self, envelope: Envelope) -> None:
@@ -95,7 +97,7 @@ class Consensus:
     def submit(self, store: Any, batch: Batch, done: Done) -> None:
         """As a committer (net/committer.py): durable is what a majority has. Where we lead no more, nothing comes."""
         if self.replica.leads:
-            self._place = self.replica.propose(pack(batch)), self.replica.term
+            self._place = self.replica.propose(pack(batch, self.version())), self.replica.term
             self._batch, self._done = batch, done
             self.pump()
 
@@ -126,6 +128,7 @@ class Consensus:
     def _pump(self) -> None:
         while self.writing is None and not self.dead:
             self._apply()
+            self._cut()
             self.served.stepped()
             if self.dead or (ready := self.replica.ready()) is None:
                 break
@@ -187,8 +190,8 @@ class Consensus:
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
-    def _tidy(self) -> None:
-        """Snapshots for those who need one, and a log that is not longer than it must be."""
+    def _snapshots(self) -> None:
+        """One is made where somebody needs it, and goes when nobody does any more."""
         store, replica = self.store, self.replica
         sent = [other.snapshot for other in replica.others.values() if other.snapshot is not None]
         if replica.wants_snapshot and store.keeps and not self.taking:
@@ -198,17 +201,22 @@ class Consensus:
             self.reactor.callInThread(self._take)
         elif store.offered() is not None and not sent and not replica.wants_snapshot:
             store.drop_snapshot()
-        entries, index = store.last() - store.cut().index, store.applied()
-        if entries <= KEPT and store.log_bytes <= KEPT_BYTES:
+
+    def _cut(self) -> None:
+        """The log is not longer than it must be, and gets shorter in small steps."""
+        store, cut, size = self.store, self.store.cut().index, self.store.log_bytes
+        entries = store.last() - cut
+        if entries <= KEPT and size <= KEPT_BYTES:
             return
-        if not store.keeps or (entries <= MOST and store.log_bytes <= MOST_BYTES):
+        replica, index = self.replica, store.applied()
+        if not store.keeps or (entries <= MOST and size <= MOST_BYTES):
             index = min(index, replica.everywhere)
         if (offered := store.offered()) is not None and replica.role == LEADER:
             index = min(index, offered.index)
-        index = min(index, store.cut().index + STEP)
-        if index > store.cut().index:
+        index = min(index, cut + min(STEP, 1 + STEP_BYTES * entries // (size + 1)))
+        if index > cut:
             store.cut_to(index, replica.log.members_at(index))
-            replica.log.cut(store.cut().index)
+            replica.log.cut(index)
 
     def _take(self) -> None:
         """In a thread: as of whichever entry it is then."""

@@ -33,11 +33,11 @@ from mombroker.net.replicas.report import Report
 from mombroker.net.replicas.standby import Doors, StandbyPort
 from mombroker.net.replicas.verbs import ReplicaVerbs
 from mombroker.net.replicas.ways import Ways
-from mombroker.net.replicas.wire import Told
+from mombroker.net.replicas.wire import Told, version
 from mombroker.net.secret import secret_of
 from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
-from mombroker.store import folder
+from mombroker.store import folder, packed
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
@@ -115,7 +115,13 @@ class ReplicatedNode:
             tls=self.tls, replicas=self.ways,
         )  # fmt: skip
         self.consensus = Consensus(
-            shared.reactor, store, shared.committer(), Split(shared.reactor, shared.commits), self.ways.send, self
+            shared.reactor,
+            store,
+            shared.committer(),
+            Split(shared.reactor, shared.commits),
+            self.ways.send,
+            self,
+            self._version,
         )
 
     def _tidy(self) -> None:
@@ -206,6 +212,9 @@ class ReplicatedNode:
         found = self.membership.begin(old, new, self.ids())
         self.consensus.pump()
         return found
+
+    def _version(self) -> int:
+        return version(self.consensus.replica.members, self.ways.batches | {self.store.id: packed.VERSION})
 
     def _replica(self) -> Replica:
         return self.consensus.replica

@@ -70,6 +70,7 @@ class Ways:
         self.tls, self.tell, self.met, self.heard = tls, tell, met, heard
         self.ways: dict[str, Way] = {}
         self.names: dict[str, str] = {}  # id of a store -> its replica
+        self.batches: dict[str, int] = {}  # id -> up to this version it reads packed batches
         self._whose: dict[Connection, str] = {}  # accepted ones, and those that were dialled -> replica, once it told
         self._conns: set[Connection] = set()
         self._numbers = 0
@@ -205,7 +206,7 @@ class Ways:
             raise PeerRefused(f"{told.replica} answers where {conn.where} was expected; compare `listen` of both")
         self._whose[conn] = told.replica
         self.names = {id: name for id, name in self.names.items() if name != told.replica}
-        self.names[told.id] = told.replica
+        self.names[told.id], self.batches[told.id] = told.replica, told.batches
         way.told = told
         if conn is way.conn:
             way.up, way.failures, way.said = True, 0, ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -24,6 +24,7 @@ from mombroker.core.raft.messages import (
     Vote,
     members_of,
 )
+from mombroker.store import packed
 
 LIMIT = 1 << 29  # bytes of a frame: a batch is smaller, and a message has one at least
 LARGEST = (1 << 64) - 1
@@ -85,6 +86,12 @@ def told_of(frame: list[Any]) -> Told:
     if any(type(getattr(told, each.name)) is not kinds[str(each.type)] for each in fields(Told)):
         raise PeerError("a replica tells something else of itself than it should")
     return told
+
+
+def version(members: Members, known: Mapping[str, int]) -> int:
+    """Of packed batches: the newest that all members with rows can read, as they have told; who never has reads the
+    oldest."""
+    return min([known.get(id, packed.OLDEST) for id in members.all if id not in members.witnesses])
 
 
 def frame_of(envelope: Envelope) -> list[Any]:

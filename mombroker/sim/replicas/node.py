@@ -11,13 +11,13 @@ from mombroker.core.events import Ready
 from mombroker.core.raft.messages import BATCH, Entry
 from mombroker.core.raft.ready import Times
 from mombroker.core.raft.replica import Replica
-from mombroker.core.trace import records
 from mombroker.sim.clients import ClientNode
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.disk import Disk
 from mombroker.sim.replicas.group import Group
 from mombroker.sim.replicas.host import Host
 from mombroker.sim.world import MS
+from mombroker.store.columns import records_of
 from mombroker.store.memory import Disk as Stored
 from mombroker.store.memory import MemoryStore
 from mombroker.store.packed import pack, unpack
@@ -160,7 +160,7 @@ class ReplicatedNode(ClientNode):
 
     def decided(self, entry: Entry) -> None:
         if entry.kind == BATCH:
-            self.trace += records(unpack(entry.data).log)
+            self.trace += records_of(unpack(entry.data))
             self.events += self.majority.proposed[entry.index, entry.term]
 
     def applied(self, host: Host, entry: Entry) -> None:
