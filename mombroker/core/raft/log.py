@@ -1,4 +1,4 @@
-"""The log of one replica: what its disk holds of it, and the end that is not written yet."""
+"""The log of one replica: what its disk holds of it, and its end, which is in memory."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ class Storage(Protocol):
 
 
 class Log:
-    """1. `tail` follows what is on disk up to `stable`, in order and without a gap.
+    """1. `tail` is the end of the log, in order and without a gap; what is behind `stable` is not written yet.
     2. Only what is committed is cut.
 
+    keeps     bytes of entries that stay in memory when they are written: they are soon to be applied, and sent
     commit    entries up to here are decided, and never replaced
     changes   of the members: by which entry, to what; the first is how they were where the log begins
     """
 
-    def __init__(self, storage: Storage):
-        self.storage = storage
+    def __init__(self, storage: Storage, keeps: int):
+        self.storage, self.keeps = storage, keeps
         self.tail: list[Entry] = []
+        self._bytes = 0  # of the tail
         self.stable = storage.last()
         cut = storage.cut()
         self.commit = max(cut.index, storage.applied())  # only what is decided is applied
@@ -56,6 +58,15 @@ class Log:
         return self.tail[-1].index if self.tail else self.stable
 
     @property
+    def _begin(self) -> int:
+        """The first entry in memory."""
+        return self.tail[0].index if self.tail else self.stable + 1
+
+    @property
+    def unwritten(self) -> list[Entry]:
+        return self.tail[self.stable + 1 - self._begin :]
+
+    @property
     def members(self) -> Members:
         """The newest in the log, committed or not."""
         return self.changes[-1][1]
@@ -66,29 +77,30 @@ class Log:
 
     def term(self, index: int) -> int:
         """-1 where the log has no entry, or none any more."""
-        if index > self.stable:
-            at = index - self.stable - 1
+        if (at := index - self._begin) >= 0:
             return self.tail[at].term if at < len(self.tail) else -1
         return self.storage.term(index) if index >= self.storage.cut().index else -1
 
     def slice(self, first: int, last: int, most: int) -> list[Entry]:
         """Entries from `first` to `last`, at least one if there is any, and up to `most` bytes of them."""
         found: list[Entry] = []
-        if first <= min(last, self.stable):
-            found = self.storage.entries(first, min(last, self.stable), most)
-            if not found or found[-1].index < min(last, self.stable):
+        begin = self._begin
+        if first < begin:
+            found = self.storage.entries(first, min(last, begin - 1), most)
+            if not found or found[-1].index < min(last, begin - 1):
                 return found
         size = sum([len(entry.data) for entry in found])
-        for at in range(max(first, self.stable + 1) - self.stable - 1, min(last - self.stable, len(self.tail))):
-            size += len(self.tail[at].data)
+        for entry in self.tail[max(first - begin, 0) : max(last + 1 - begin, 0)]:
+            size += len(entry.data)
             if found and size > most:
                 break
-            found.append(self.tail[at])
+            found.append(entry)
         return found
 
     def append(self, entry: Entry) -> None:
         assert entry.index == self.last + 1, "an entry is not the next one"
         self.tail.append(entry)
+        self._bytes += len(entry.data)
         self._note(entry)
 
     def merge(self, entries: list[Entry]) -> None:
@@ -98,10 +110,8 @@ class Log:
                 if self.term(entry.index) == entry.term:
                     continue
                 assert entry.index > self.commit, "a committed entry is replaced"
-                if entry.index <= self.stable:
-                    self.stable, self.tail = entry.index - 1, []
-                else:
-                    del self.tail[entry.index - self.stable - 1 :]
+                self._keep(self.tail[: max(entry.index - self._begin, 0)])
+                self.stable = min(self.stable, entry.index - 1)
                 while self.changes[-1][0] >= entry.index:
                     self.changes.pop()
             self.append(entry)
@@ -109,14 +119,19 @@ class Log:
     def written(self, entries: list[Entry]) -> None:
         """These are on disk, and nothing behind them; since they were handed out the end may have been replaced."""
         for entry in entries:
-            if entry.index == self.stable + 1 and self.tail and self.tail[0].term == entry.term:
+            if entry.index == self.stable + 1 and self.term(entry.index) == entry.term:
                 self.stable = entry.index
-                del self.tail[0]
+        while self._bytes > self.keeps and self._begin <= self.stable:
+            self._bytes -= len(self.tail.pop(0).data)
 
     def installed(self, snapshot: Snapshot) -> None:
         """The disk holds the rows of a snapshot, and nothing of the log."""
-        self.tail, self.stable, self.commit = [], snapshot.index, snapshot.index
+        self._keep([])
+        self.stable = self.commit = snapshot.index
         self.changes = [(snapshot.index, snapshot.members)]
+
+    def _keep(self, tail: list[Entry]) -> None:
+        self.tail, self._bytes = tail, sum([len(entry.data) for entry in tail])
 
     def _note(self, entry: Entry) -> None:
         if entry.kind == MEMBERS:
@@ -126,8 +141,11 @@ class Log:
         """The log on disk begins behind `index` from now on."""
         while len(self.changes) > 1 and self.changes[1][0] <= index:
             del self.changes[0]
+        if index >= self._begin:
+            self._keep(self.tail[index + 1 - self._begin :])
 
     def check(self) -> None:
-        indexes = [entry.index for entry in self.tail]
-        assert indexes == [*range(self.stable + 1, self.stable + 1 + len(indexes))], f"the tail is {indexes}"
+        indexes, begin = [entry.index for entry in self.tail], self._begin
+        assert indexes == [*range(begin, begin + len(indexes))], f"the tail is {indexes}"
+        assert begin - 1 <= self.stable <= self.last, f"the tail begins at {begin}, and {self.stable} is written"
         assert self.commit >= self.storage.cut().index, "the log is cut behind what is decided"

@@ -52,7 +52,7 @@ class Replica:
 
     def __init__(self, id: str, storage: Storage, times: Times, now: int, chance: float):
         self.id, self.storage, self.times = id, storage, times
-        self.log = Log(storage)
+        self.log = Log(storage, 4 * times.bytes)
         self.term, self.vote = self._durable = storage.state()
         self.role, self.leader = FOLLOWER, ""
         self.chance = chance
@@ -129,7 +129,7 @@ class Replica:
         ready = self._ready
         if (self.term, self.vote) != self._durable:
             ready.state = (self.term, self.vote)
-        ready.entries = list(self.log.tail)
+        ready.entries = self.log.unwritten
         if not (ready.state or ready.entries or ready.chunks or ready.install or ready.early or ready.messages):
             return None
         self._flying, self._ready = ready, Ready()
