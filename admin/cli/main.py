@@ -61,7 +61,7 @@ COMMANDS = {
     "policy": ("policy", "policy", "Policies of destinations, by pattern: list, set, delete."),
     "queue": ("queue", "queue", "Queues: list, show, create, delete, purge, browse, move, retry, release."),
     "receive": ("client", "receive", "Take messages from a queue, or from topics, and write them to standard output."),
-    "replica": ("replica", "replica", "The replicas of a server: status, transfer, add, remove, replace."),
+    "replica": ("replica", "replica", "The replicas of a server: status, transfer, add, remove, replace, begin, end."),
     "request": ("client", "request", "Send a message, wait for its answer, and write that to standard output."),
     "role": ("role", "role", "Roles of users: list, grant, revoke."),
     "run": ("run", "run", "Run one server for clients of STOMP and AMQP, without a topology file: the quickest start."),

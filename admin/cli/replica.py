@@ -38,7 +38,7 @@ timeout_option = click.option(
 
 @click.group()
 def replica() -> None:
-    """The replicas of a server: status, transfer, add, remove, replace."""
+    """The replicas of a server: status, transfer, add, remove, replace, begin, end."""
 
 
 @replica.command()
@@ -140,6 +140,66 @@ def replace(file: Path, server: str | None, old: str, new: str | None, timeout: 
       mom replica replace p3 p4
     """
     _change(file, server, old, new or old, timeout)
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file, or which of its replicas as SERVER/REPLICA. [default: the first one]")
+def begin(file: Path, server: str | None) -> None:
+    """A server that has worked without replicas gets some: its store becomes that of the first one.
+
+    The server is stopped, and the file names its replicas; `data` of the first one is the folder that the server has
+    had. Start that one then, and let the others join one after the other, by `mom replica add`: each begins with an
+    empty folder, and gets all that the server has. The other servers are told by `mom topology apply` where it is.
+
+    \b
+    Example:
+      mom replica begin -s paris
+      mom replica add p2 -s paris
+    """
+    from mombroker.net.joining import has_store
+    from mombroker.store import converting
+
+    topology, at = _stopped(file, server)
+    others = [view for view in topology.servers[at.name].views() if view.replica != at.replica]
+    for other in others:
+        if has_store(other.data):
+            raise MomError(
+                f"{other.label} has a store in {other.data}: give it an empty folder, or begin with that one"
+            )
+    if at.place.witness:
+        raise MomError(f"{at.label} is a witness, which keeps no rows: begin with another one")
+    id = converting.begin(Path(at.data), topology, at.name, at.replica)
+    click.echo(f"{at.label} has what {at.name} has had, as its only replica ({id})")
+    names = ", ".join(other.replica for other in others)
+    click.echo(f"start it, and let {names} join by `mom replica add`" if names else "start it", err=True)
+
+
+@replica.command()
+@options.file_option
+@options.server_option("Which server of the file, or which of its replicas as SERVER/REPLICA. [default: the first one]")
+def end(file: Path, server: str | None) -> None:
+    """A server has no replicas any more: the store of the only one that is left becomes that of the server.
+
+    The others have left by `mom replica remove`, and the last one is stopped. Take `replicas` out of the file then,
+    and let `data` of the server be the folder of that one.
+
+    \b
+    Example:
+      mom replica end -s paris/p1
+    """
+    from mombroker.store import converting
+
+    topology, at = _stopped(file, server)
+    converting.end(Path(at.data), topology, at.name)
+    click.echo(f"{at.data} is of {at.name} without replicas: take `replicas` out of the topology file")
+
+
+def _stopped(file: Path, name: str | None) -> "tuple[Topology, Server]":
+    """The file, and the replica that is named, or the first one of the server."""
+    topology = options.load(file)
+    at = _replicated(topology, name)
+    return topology, at if at.replica else at.views()[0]
 
 
 def _change(file: Path, name: str | None, old: str, new: str, timeout: float) -> None:

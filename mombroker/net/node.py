@@ -18,7 +18,7 @@ from mombroker.broker.session.service import Sessions
 from mombroker.core.errors import DeclaredLost, MomError, StoreError, StoreFailed, sentence
 from mombroker.core.events import LinkFrame, TaskDone
 from mombroker.core.limits import Limits
-from mombroker.core.meta import CLEAN
+from mombroker.core.meta import CLEAN, TERM
 from mombroker.core.server import AgentServer
 from mombroker.core.status import clock_trouble, closed
 from mombroker.core.times import SECOND
@@ -180,6 +180,7 @@ class Node:
         requests = self.server.requests
         requests.add(ProcessVerbs(self.name, self._stop, self._reload, self._connections, self.gateway.end))
         requests.after["status"] = self._complete
+        self.server.neighbours.term = int(self.store.meta(TERM).get(TERM, 0)) if seat is None else seat.term
         self.since = self.driver.wall()
         self.web: Web | None = None
         self.working = False
@@ -187,7 +188,6 @@ class Node:
         if seat is not None:
             requests.add(seat.verbs)
             requests.after["why"] = seat.explain
-            self.server.neighbours.term = seat.term
             self.links = seat.links
             return
         self.links = Links(

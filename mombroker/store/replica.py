@@ -18,14 +18,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from sqlite_utils import Database
+
 from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, SERVER, TERM, VERSION, VOTE
 from mombroker.core.raft.log import Cut
 from mombroker.core.raft.messages import BATCH, MEMBERS, Entry, Members, Snapshot, members_of
 from mombroker.core.raft.ready import Ready
-from mombroker.store import check, folder, mark, sums
-from mombroker.store.base import Meta
+from mombroker.store import check, folder, mark, schema, sums
+from mombroker.store.base import SCHEMA, Meta
 from mombroker.store.packed import unpack
 from mombroker.store.reader import Row, SqliteReader, connect
 from mombroker.store.sqlite import META, SqliteStore, summed
@@ -75,8 +77,8 @@ class ReplicaStore(SqliteStore):
             if CLEAN in meta:
                 self.close()
                 raise StoreError(
-                    f"{self.path} is of a server without replicas: give the replica an empty folder, or take "
-                    "`replicas` out of the topology file"
+                    f"{self.path} is of a server without replicas: give the replica an empty folder, or let its "
+                    "server begin with this store, by `mom replica begin`"
                 )
             self._set((CUT, _packed(Cut(0, 0, members))), (APPLIED, 0), (TERM, 0), (VOTE, ""), (REPLICA, id))
         self.id = str(self.meta(REPLICA).get(REPLICA, ""))
@@ -212,17 +214,23 @@ class ReplicaStore(SqliteStore):
 
     def apply(self, entries: Sequence[Entry], known: Mapping[int, Batch] = MappingProxyType({})) -> None:
         """The rows of these entries, which are the next ones and decided; `known` are batches that need not be
-        unpacked, by their entries. Raises StoreFailed."""
+        unpacked, by their entries. Raises StoreFailed; StoreError for a batch that a newer program has written."""
         assert entries[0].index == self._applied + 1, f"entry {entries[0].index} is applied after {self._applied}"
         last = entries[-1].index
         batches = [entry for entry in entries if entry.kind == BATCH] if self.keeps else []
-        rows = [known.get(entry.index) or unpack(entry.data) for entry in batches]
+        rows = [known.get(entry.index) or self._batch(entry) for entry in batches]
         if anew := any(INCARNATION in batch.meta for batch in rows):
             self._unmark()
         self._later(rows, (APPLIED, last), synced=anew)
         self._applied = last
         if anew:
             self._mark = mark.Mark(self._home, str(self.meta()[INCARNATION]), self._now)
+
+    def _batch(self, entry: Entry) -> Batch:
+        try:
+            return unpack(entry.data)
+        except ValueError as error:
+            raise StoreError(f"entry {entry.index} of the log of {self.path} cannot be read: {error}") from None
 
     def _unmark(self) -> None:
         """The mark is of a store that is not there any more."""
@@ -247,6 +255,13 @@ class ReplicaStore(SqliteStore):
             conn.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
             raise self._fail(error) from error
+
+    def leave(self) -> None:
+        """All that was decided is in the rows, and nobody else is a member: a store without replicas. It keeps its
+        term, which is a new one: neighbours know leaders by it. Raises StoreFailed."""
+        assert self._applied == self._last, "the log has more than the rows"
+        own = Batch(meta={CUT: None, VOTE: None, APPLIED: None, REPLICA: None})
+        self._later([own], (TERM, self._state[0] + 1), gone=self._last, synced=True)
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -306,8 +321,10 @@ class ReplicaStore(SqliteStore):
             raise self._broken(f"the snapshot {file} is of another server, or another entry")
         with closing(connect(file, "rw")) as copy_:
             copy_.execute("BEGIN IMMEDIATE")
+            made = Database(copy_, recursive_triggers=False, execute_plugins=False)
+            schema.migrate(made, int(meta[VERSION]), SCHEMA)  # its leader may be of an older program
             copy_.execute("DELETE FROM replica_log")
-            copy_.executemany(META, summed(pairs))
+            copy_.executemany(META, summed([*pairs, (VERSION, SCHEMA)]))
             copy_.execute("COMMIT")
 
     def _broken(self, sentence: str) -> StoreFailed:

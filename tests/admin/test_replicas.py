@@ -3,12 +3,16 @@
 import os
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
 import time
 
+import msgpack
 import pytest
 
 from mombroker import jms, store
-from tests.admin.processes import free_ports
+from tests.admin.processes import ROOT, free_ports
 from tests.admin.replicas import PATIENCE_S, Bus, Trial, receive_all
 
 
@@ -171,3 +175,130 @@ def test_one_more_replica_joins_and_another_one_leaves(bus):
         time.sleep(0.1)
     assert "a4" in [row["replica"] for row in bus.json("replica", "status", "-s", "a") if row["role"] == "leader"]
     assert bus.json("queue", "show", "q", "-s", "a")["messages"] == 1
+
+
+def test_a_server_gets_replicas_with_all_that_it_has_and_has_none_again(tmp_path):
+    bus = Bus(tmp_path)
+    replicated = bus.file.read_text()
+    listen = replicated.partition('listen = "')[2].partition('"')[0]
+    alone = f'listen = "{listen}"\nstomp = "127.0.0.1:{bus.ports[0]}"\ndata = "a1"\n'
+    begin, end = replicated.index("replicas ="), replicated.index("[servers.b]")
+    bus.file.write_text(plain := replicated[:begin] + alone + replicated[end:])
+    bus.up()
+    try:
+        with jms.connect(bus.urls["b"]) as at_b, jms.connect(bus.url) as at_a:
+            at_a.send("q", "plain")
+            for number in range(20):
+                at_b.send("q", str(number))
+        bus.settle()
+        assert "has no replicas" in bus.mom("replica", "begin", "-s", "a", code=1).stderr
+
+        bus.file.write_text(replicated)
+        assert "a1" in bus.mom("replica", "begin", "-s", "a", code=1).stderr, "it still runs"
+        bus.file.write_text(plain)
+        bus.down()
+        bus.file.write_text(replicated)
+        refused = bus.mom("replica", "begin", "-s", "a/a2", code=1).stderr
+        assert "has a store in" in refused, refused
+        assert "as its only replica" in bus.mom("replica", "begin", "-s", "a").stdout
+        assert "of one replica of a" in bus.mom("replica", "begin", "-s", "a", code=1).stderr, "it is done"
+        bus.up()
+        assert bus.leader() == "a1"
+        with jms.connect(bus.urls["b"]) as at_b:
+            at_b.send("q", "one")
+        for name in ("a2", "a3"):
+            bus.mom("replica", "add", name, "-s", "a")
+        bus.mom("topology", "apply", "--yes")
+        bus.kill("a1")
+        assert bus.leader() != "a1", "it has all, and b finds it"
+        with jms.connect(bus.urls["b"]) as at_b:
+            at_b.send("q", "three")
+        bus.settle()
+
+        bus.mom("replica", "replace", "a1", "-s", "a")
+        bus.mom("replica", "transfer", "a1", "-s", "a")
+        bus.leader()
+        for name in ("a2", "a3"):
+            bus.mom("replica", "remove", name, "-s", "a")
+        bus.down()
+        assert "is not of the only replica" in bus.mom("replica", "end", "-s", "a/a2", code=1).stderr
+        bus.mom("replica", "end", "-s", "a")
+        bus.file.write_text(plain)
+        bus.up()
+        bus.mom("topology", "apply", "--yes")
+        with jms.connect(bus.urls["b"]) as at_b:
+            at_b.send("q", "alone")
+        bus.settle()
+        assert receive_all(bus.url, "q") == ["plain", *map(str, range(20)), "one", "three", "alone"]
+    finally:
+        bus.down()
+
+
+OLD = "from mombroker.store import packed\npacked.VERSION = 1\nfrom mombroker.admin.cli.main import main\nmain()\n"
+
+
+class Versions(Bus):
+    """The program of each replica is old, or that of now."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.processes = {"b": self.serve("b")} | {name: self.start(name, "-c", OLD) for name in self.names}
+
+    def start(self, name, *program):
+        words = [sys.executable, *(program or ("-m", "mombroker.admin.cli.main")), "serve", "--server", f"a/{name}"]
+        with (self.folder / f"{name}.txt").open("a") as log:
+            env = {**os.environ, "MOM_FILE": str(self.file), "PYTHONPATH": str(ROOT)}
+            return subprocess.Popen(words, env=env, stderr=log)
+
+    def stop(self, name):
+        self.processes[name].terminate()
+        assert self.processes[name].wait(PATIENCE_S) == 0
+
+    def versions(self):
+        """Of the batches in the logs of all."""
+        logs = [sqlite3.connect(f"file:{self.folder / name / 'store.sqlite'}?mode=ro", uri=True) for name in self.names]
+        rows = [row for log in logs for row in log.execute("SELECT data FROM replica_log WHERE kind = 0")]
+        for log in logs:
+            log.close()
+        return {msgpack.unpackb(data, strict_map_key=False, raw=True)[0] for (data,) in rows}
+
+    def caught_up(self):
+        end = time.monotonic() + PATIENCE_S
+        while any(row["behind"] or not row["up"] for row in self.json("replica", "status", "-s", "a")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def test_replicas_get_a_new_program_one_after_the_other(tmp_path):
+    bus = Versions(tmp_path)
+    try:
+        bus.leader()
+        with jms.connect(bus.url) as context:
+            for number, name in enumerate(bus.names):
+                context.send("q", f"{number} before")
+                bus.caught_up()
+                assert bus.versions() == {1}, "one of them reads no other"
+                if name == bus.leader():
+                    bus.mom("replica", "transfer", "-s", "a")
+                bus.stop(name)
+                context.send("q", f"{number} without")
+                bus.processes[name] = bus.start(name)
+                bus.caught_up()
+            context.send("q", "new")
+        assert bus.versions() == {1, 2}
+        old = next(name for name in bus.names if name != bus.leader())
+        bus.stop(old)
+        with bus.start(old, "-c", OLD) as gone_back:
+            with jms.connect(bus.url) as context:
+                context.send("q", "newer")
+            gone_back.wait(PATIENCE_S)
+        bus.processes[old] = bus.start(old)
+        bus.caught_up()
+        said = (bus.folder / f"{old}.txt").read_text()
+        assert "a batch of version 2: this program reads those up to 1" in said and "Traceback" not in said
+        expected = [f"{number} {when}" for number in range(3) for when in ("before", "without")]
+        assert receive_all(bus.url, "q") == [*expected, "new", "newer"]
+    finally:
+        for process in bus.processes.values():
+            process.terminate()
+            process.wait(PATIENCE_S)

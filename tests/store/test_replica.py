@@ -19,15 +19,17 @@ from hypothesis import strategies as st
 from mombroker import store
 from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreError, StoreFailed
-from mombroker.core.meta import APPLIED, CUT, INCARNATION, REPLICA, TERM, VOTE
+from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, TERM, VERSION, VOTE
 from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members, Snapshot
 from mombroker.core.raft.ready import Ready
 from mombroker.sim.replicas.disk import ReplicaDisk
 from mombroker.sim.replicas.node import StoreRows
-from mombroker.store import columns
+from mombroker.store import columns, converting, replica
+from mombroker.store.base import SCHEMA
 from mombroker.store.memory import MemoryStore
 from mombroker.store.packed import pack
 from mombroker.store.replica import ReplicaStore
+from mombroker.store.sqlite import META, summed
 from tests.store.samples import Model, batches, reads, sample, topology
 
 ABC = Members(("a", "b", "c"))
@@ -184,6 +186,72 @@ def test_a_snapshot_keeps_the_term_and_the_vote_of_who_gets_it(tmp_path):
     with opened(tmp_path / "b") as b:
         assert b.last() == b.applied() == 5 and b.meta()[INCARNATION] == store.read(tmp_path / "a").meta()[INCARNATION]
     assert store.verify(tmp_path / "b") == []
+
+
+def test_a_snapshot_of_an_older_program_gets_the_tables_of_ours(tmp_path, monkeypatch):
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b", Members(())) as b:
+        a.write(Ready((1, "a"), both_samples()))
+        a.apply(a.entries(1, 3, 1 << 30))
+        snapshot, migrated = a.take_snapshot(), []
+        monkeypatch.setattr(replica, "SCHEMA", SCHEMA + 1)
+        monkeypatch.setattr(replica.schema, "migrate", lambda db, old, new: migrated.append((old, new)))
+        monkeypatch.setattr("mombroker.store.reader.SCHEMA", SCHEMA + 1)
+        receive(b, a, snapshot)
+        assert migrated == [(SCHEMA, SCHEMA + 1)] and b.meta()[VERSION] == SCHEMA + 1
+
+
+def test_a_snapshot_or_a_batch_of_a_newer_program_is_refused(tmp_path, monkeypatch):
+    with opened(tmp_path / "a") as a, opened(tmp_path / "b", Members(())) as b:
+        a.write(Ready((1, "a"), both_samples()))
+        monkeypatch.setattr("mombroker.store.packed.VERSION", 1)
+        with pytest.raises(StoreError, match="cannot be read: a batch of version 2: this program reads those up to 1"):
+            a.apply(a.entries(1, 3, 1 << 30))
+        monkeypatch.undo()
+        a.apply(a.entries(1, 3, 1 << 30))
+        a.db.conn.executemany(META, summed([(VERSION, SCHEMA + 1)]))
+        monkeypatch.setattr("mombroker.store.reader.SCHEMA", SCHEMA + 1)
+        snapshot = a.take_snapshot()
+        monkeypatch.undo()
+        with pytest.raises(StoreError, match="was written by a newer mombroker"):
+            receive(b, a, snapshot)
+
+
+def test_a_server_without_replicas_gets_one_and_has_none_again(tmp_path):
+    plain = topology()
+    with pytest.raises(StoreError, match="has no store"):
+        converting.begin(tmp_path / "a", plain, "paris", "p1")
+    store.open(tmp_path / "a", plain, "paris").close()
+    with pytest.raises(StoreError, match="has nothing yet"):
+        converting.begin(tmp_path / "a", plain, "paris", "p1")
+    made = store.open(tmp_path / "a", plain, "paris")
+    for batch in sample():
+        batch.meta[CLEAN] = 1
+        made.commit(batch)
+    before = reads(made)
+    made.close()
+    id = converting.begin(tmp_path / "a", plain, "paris", "p1")
+    with pytest.raises(StoreError, match="is of one replica of paris"):
+        converting.begin(tmp_path / "a", plain, "paris", "p1")
+    with opened(tmp_path / "a") as a:
+        assert (a.id, a.cut().members.voters, a.last(), a.applied()) == (id, (id,), 1, 1) and a.founded
+        a.write(Ready((3, id), [Entry(2, 3, NOTHING, b""), Entry(3, 3, MEMBERS, Members((id, "p2-1")).pack())]))
+        a.apply(a.entries(2, 3, 1 << 20))
+    with pytest.raises(StoreError, match="is not of the only replica .p2-1.: `mom replica remove` the others first"):
+        converting.end(tmp_path / "a", plain, "paris")
+    late = Batch(9, meta={"name:late": "paris/a"})
+    with opened(tmp_path / "a") as a:
+        a.write(Ready(entries=[Entry(4, 3, MEMBERS, Members((id,)).pack()), batch_entry(5, 3, late)]))
+    converting.end(tmp_path / "a", plain, "paris")
+    made = store.open(tmp_path / "a", plain, "paris")
+    after = reads(made)
+    assert after["meta"].pop("name:late") == "paris/a", "what was decided and no row yet"
+    assert after["meta"].pop(TERM) == 4
+    assert after == before
+    made.close()
+    assert store.verify(tmp_path / "a") == []
+    converting.begin(tmp_path / "a", plain, "paris", "p1")
+    with opened(tmp_path / "a") as a:
+        assert a.state() == (4, ""), "no term comes twice"
 
 
 def test_a_snapshot_that_is_not_what_was_sent_is_not_taken(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import secrets
 import time
 import traceback
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from mombroker.net.secret import secret_of
 from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
 from mombroker.store import folder, packed
+from mombroker.store.converting import new_id
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
@@ -86,7 +86,7 @@ class ReplicatedNode:
         shared, topology = self.shared, self.shared.topology
         self.secret, self.tls = secret_of(topology, self.log), peer_tls(topology, self.name, self.log)
         place = self.at.place
-        made = f"{place.name}-{secrets.token_hex(4)}"
+        made = new_id(place.name)
         store = joining.open_store(
             topology, self.name, self.secret, partial(ReplicaStore, keeps=not place.witness, id=made)
         )
