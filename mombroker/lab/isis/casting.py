@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from mombroker.lab.isis.copies import Copies
@@ -53,6 +54,9 @@ class Casting:
         self.told: Vector = {}  # the vector of its multicast before
         self.bases: dict[tuple[int, int], Vector] = {}  # by view and sender: that of the last one that came
         self.allow: Callable[[Cast], bool] = lambda cast: True  # False: it waits for something in another group
+        self.clock: Callable[[], int] = count().__next__  # numbers what comes, in all groups of a process
+        self.since: dict[Uid, int] = {}  # of what waits
+        self.stamp: Callable[[], dict[str, Any]] = dict  # what else is on a multicast: of other groups
         self.orphans = 0  # dropped, since what they depend on died with its sender
         self._step = Step()
 
@@ -64,6 +68,10 @@ class Casting:
     @property
     def orders(self) -> bool:
         return self.order.holder == self.me and not self.changing
+
+    @property
+    def own_waits(self) -> bool:
+        return any(cast.sender == self.me for cast in self.queue.values())
 
     @property
     def owes(self) -> bool:
@@ -78,6 +86,28 @@ class Casting:
         self.waiting.append((kind, body))
         self._run()
         return self._step
+
+    def go(self) -> Step:
+        """What may go on, since something has happened in another group."""
+        self._step = Step()
+        self._run()
+        return self._step
+
+    @property
+    def first(self) -> int | None:
+        """When that came which may be delivered now."""
+        return min((self.since[cast.uid] for cast in self.queue.values() if self._deliverable(cast)), default=None)
+
+    def deliver(self) -> Step:
+        """One that may be."""
+        self._step = Step()
+        self._deliver()
+        return self._step
+
+    @property
+    def ready(self) -> bool:
+        """What the application sends leaves at once."""
+        return not (self.changing or self.left or self.installed < 0 or self._unsettled)
 
     def tick(self) -> Step:
         """Tell the numbers that wait for a full batch, and what has become stable."""
@@ -108,7 +138,7 @@ class Casting:
         raise NotImplementedError
 
     def _send(self) -> bool:
-        if not self.waiting or self.changing or self.left or self.installed < 0 or self._unsettled:
+        if not self.waiting or not self.ready:
             return False
         kind, body = self.waiting.popleft()
         if self.order.untold:
@@ -117,21 +147,26 @@ class Casting:
         return True
 
     def _announce(self) -> None:
-        """Delivered here before anything else: by that the token moves, and what came later has another holder."""
-        orders = self.order.tell()
-        heir = orders[-1][1][1] if self.follow else self.me
+        """Delivered here before anything else: by that the token moves, and what comes later has another holder. What
+        waits for another group may have to go before: then it stays here."""
+        orders, waits = self.order.tell(), self.own_waits
+        heir = orders[-1][1][1] if self.follow and not waits else self.me
         cast = self._emit(SETS_ORDER, orders=orders, holder=None if heir == self.me else heir)
-        self._hand_over(cast)
+        if not waits:
+            self._hand_over(cast)
 
     def _emit(self, kind: str, body: Any = None, **more: Any) -> Cast:
+        """An ABCAST of the holder has its number, unless it has to wait itself."""
+        waits = self.own_waits
         self.seq += 1
         vector = self.delivered | {self.me: self.seq}
         uid = self.installed, self.me, self.seq
-        number = self.order.next if kind == ABCAST and self.orders else 0
-        cast = Cast(uid, kind, vector, body, number, **more)
-        changed = {
-            who: count for who, count in self.delivered.items() if who != self.me and self.told.get(who) != count
-        }
+        cast = Cast(uid, kind, vector, body, **more)
+        if kind != SETS_ORDER:
+            cast = replace(cast, **self.stamp())
+        if kind == ABCAST and self.orders and not waits and self.allow(cast):
+            cast = replace(cast, number=self.order.next)
+        changed = {who: many for who, many in vector.items() if who != self.me and self.told.get(who) != many}
         self.told = vector
         members = frozenset(self.views[self.installed].members)
         self._tell(members, Multicast(replace(cast, vector=changed), self.copies.upto(uid[:2])))
@@ -167,6 +202,9 @@ class Casting:
         elif cast.view == self.installed and cast.seq > self.delivered.get(cast.sender, 0):
             self.queue[cast.uid] = cast
             self._learn(cast)
+        else:
+            return
+        self.since.setdefault(cast.uid, self.clock())
 
     def _learn(self, cast: Cast) -> None:
         """On receipt: a sets-order waits for what it puts in order, which would wait for it."""
@@ -179,7 +217,7 @@ class Casting:
     def _in_turn(self, cast: Cast) -> bool:
         delivered = self.delivered
         return delivered.get(cast.sender, 0) + 1 == cast.seq and all(
-            count <= delivered.get(who, 0) for who, count in cast.vector.items() if who != cast.sender
+            many <= delivered.get(who, 0) for who, many in cast.vector.items() if who != cast.sender
         )
 
     def _deliverable(self, cast: Cast) -> bool:
@@ -196,14 +234,14 @@ class Casting:
         if not mine and len(self.order.untold) >= self.batch:
             self._announce()
         elif ready:
-            self._hand_over((mine or ready)[0])
+            self._hand_over(min(mine or ready, key=lambda cast: self.since[cast.uid]))
         else:
             return False
         return True
 
     def _hand_over(self, cast: Cast) -> None:
         assert self._in_turn(cast), f"{cast.uid} is delivered before its causes"
-        del self.queue[cast.uid]
+        del self.queue[cast.uid], self.since[cast.uid]
         self.delivered[cast.sender] = cast.seq
         if cast.kind != SETS_ORDER:
             self._step.deliver.append(cast)

@@ -1,6 +1,6 @@
 """A process group in virtual time: members, links that keep their order, joins, leaves and crashes."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 
 from mombroker.lab.domain import Network
@@ -8,6 +8,7 @@ from mombroker.lab.isis.judge import Log
 from mombroker.lab.isis.member import Member
 from mombroker.lab.isis.membership import Membership
 from mombroker.lab.isis.messages import ABCAST, CBCAST, EACH, Cast, Multicast, Packet, Sent, Step, View
+from mombroker.lab.isis.post import MEMBERSHIP, Post
 from mombroker.sim.world import World
 
 Make = Callable[..., Member]
@@ -24,19 +25,17 @@ class Group:
         self, world: World, network: Network, size: int, how: str = EACH, batch: int = 1, follow: bool = False,
         linger: int = 0, make: Make = Member,
     ):  # fmt: skip
-        self.world, self.network, self.linger = world, network, linger
+        self.world, self.linger = world, linger
         self.new: Callable[[int, View | None], Member] = lambda me, view: make(me, view, how, batch, follow)
         self.membership = Membership(tuple(range(size)))
         first = self.membership.view
         self.members: dict[int, Member] = {me: self.new(me, first) for me in range(size)}
         self.log = Log(first.members)
-        self.crashed: set[int] = set()
+        self.post = Post(world, network)
         self.packets: Counter[str] = Counter()  # on links, by kind
         self.observe: Callable[[int, Step], None] = lambda me, step: None
         self.bodies = 0
         self._ticking: set[int] = set()
-        self._flying: defaultdict[tuple[int, int], dict[int, None]] = defaultdict(dict)  # by link: packets under way
-        self._packets = 0
 
     # -- what is done to it --------------------------------------------------------------------------------------------
 
@@ -56,13 +55,12 @@ class Group:
     def leave(self, me: int) -> None:
         self._announce(self.membership.leave(me))
 
+    @property
+    def crashed(self) -> set[int]:
+        return self.post.crashed
+
     def crash(self, me: int, detect: int) -> None:
-        self.crashed.add(me)
-        for (frm, _), flying in self._flying.items():
-            if frm == me and flying:
-                kept = self.world.rng.randint(0, len(flying))
-                for packet in [*flying][kept:]:
-                    del flying[packet]
+        self.post.crash(me)
         self.world.after(detect, self._detect, me)
 
     def _detect(self, me: int) -> None:
@@ -75,13 +73,12 @@ class Group:
 
     def _announce(self, view: View) -> None:
         for me in sorted(view.everyone):
-            self.network.carry(-1, me, 0, self._see, me, view)
+            self.post.send(MEMBERSHIP, me, self._see, me, view)
 
     # -- what happens in it --------------------------------------------------------------------------------------------
 
     def _see(self, me: int, view: View) -> None:
-        if me not in self.crashed:
-            self._after(me, self.members[me].see(view))
+        self._after(me, self.members[me].see(view))
 
     def _after(self, me: int, step: Step) -> None:
         member = self.members[me]
@@ -97,18 +94,13 @@ class Group:
                 self.membership.has_installed(me, each.number)
         for to, packet in step.send:
             self.packets[packet.cast.kind if isinstance(packet, Multicast) else type(packet).__name__.lower()] += 1
-            self._packets += 1
-            self._flying[me, to][self._packets] = None
-            self.network.carry(me, to, 0, self._arrive, me, to, self._packets, packet)
+            self.post.send(me, to, self._arrive, me, to, packet)
         if member.owes and me not in self._ticking:
             self._ticking.add(me)
             self.world.after(self.linger, self._tick, me)
 
-    def _arrive(self, frm: int, to: int, number: int, packet: Packet) -> None:
-        if number in self._flying[frm, to]:
-            del self._flying[frm, to][number]
-            if to not in self.crashed:
-                self._after(to, self.members[to].receive(frm, packet))
+    def _arrive(self, frm: int, to: int, packet: Packet) -> None:
+        self._after(to, self.members[to].receive(frm, packet))
 
     def _tick(self, me: int) -> None:
         self._ticking.discard(me)

@@ -36,6 +36,7 @@ class Member(Casting):
         self.flushed: defaultdict[int, set[int]] = defaultdict(set)  # by view: who has flushed for it
         self.done: set[int] = set()  # views for which a coordinator has flushed
         self.unseen: defaultdict[int, list[tuple[int, Cast | Copy]]] = defaultdict(list)  # of views not told yet
+        self.exhausted = 0  # by a flush for this view all of its view is here; what is left waits for other groups
         self.passed: set[tuple[int, tuple[int, int, int]]] = set()  # as coordinator
 
     def see(self, view: View) -> Step:
@@ -143,11 +144,15 @@ class Member(Casting):
         following = self.views.get(self.installed + 1)
         if self.left or self.installed < 0 or following is None:
             return False
-        if not any(self._complete(number, following) for number in self.views if number >= following.number):
+        numbers = [number for number in self.views if number >= following.number and self._complete(number, following)]
+        if not numbers:
             return False
-        self._deliver_rest()
+        if not self._deliver_rest():
+            self.exhausted = max(numbers)
+            return False
         self.orphans += len(self.queue)
-        self.queue.clear()
+        for uid in [*self.queue]:
+            del self.queue[uid], self.since[uid]
         self.installed = following.number
         self.left = self.me not in following.members
         self.seq, self.delivered, self.told = 0, {}, {}
@@ -158,14 +163,18 @@ class Member(Casting):
         self.bases = {run: vector for run, vector in self.bases.items() if run[0] >= following.number}
         return True
 
-    def _deliver_rest(self) -> None:
+    def _deliver_rest(self) -> bool:
         """What has no number, since the holder of the token has failed or is stopped: the least of those in turn, again
-        and again. All that live have the same, so they come to the same order."""
+        and again. All that live have the same, so they come to the same order. False: something waits for another
+        group."""
         while True:
             while self._deliver():
                 pass
-            ready = [cast for cast in self.queue.values() if cast.kind == ABCAST and self._in_turn(cast)]
+            turn = [cast for cast in self.queue.values() if self._in_turn(cast)]
+            if any(not self.allow(cast) for cast in turn):
+                return False
+            ready = [cast for cast in turn if cast.kind == ABCAST]
             if not ready:
-                return
+                return True
             numbers = self.order.numbers
             self._hand_over(min(ready, key=lambda cast: (numbers.get(cast.uid, inf), cast.uid)))

@@ -36,7 +36,8 @@ class View:
 class Cast:
     """A multicast. `vector` has the sender's own number, too; on its way from the sender only what else has changed
     since the sender's multicast before (lemma 1). `number`: its place in the total order, if its sender holds the
-    token; `orders` and `holder` of a sets-order: what has which number, and who holds the token from now on."""
+    token; `orders` and `holder` of a sets-order: what has which number, and who holds the token from now on.
+    `others`: what it depends on in other groups, with their views; `epoch`: what has a lower one comes before it."""
 
     uid: Uid
     kind: str
@@ -45,6 +46,8 @@ class Cast:
     number: int = 0
     orders: tuple[tuple[int, Uid], ...] = ()
     holder: int | None = None
+    others: Mapping[str, tuple[int, Vector]] = field(default_factory=dict)
+    epoch: int = 0
 
     @property
     def view(self) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 from mombroker.lab.isis.member import Member
 from mombroker.lab.isis.messages import ABCAST, SETS_ORDER, Cast, Sent, Step, View
+from mombroker.lab.isis.several import Process
 
 
 class NoFlush(Member):
@@ -97,3 +98,25 @@ class Hasty(Member):
     @property
     def _unsettled(self) -> bool:
         return False
+
+
+class ItsOwnToo(Process):
+    """Rule 2.3' with the group of the multicast among those compared (IS6)."""
+
+    def _stamp(self, gid: str) -> dict[str, Any]:
+        found = super()._stamp(gid)
+        member = self.groups[gid]
+        found["others"] = {**found["others"], gid: (member.installed, member.delivered | {self.me: member.seq})}
+        return found
+
+    def _compared(self, gid: str, cast: Cast) -> list[str]:
+        return [other for other in cast.others if other in self.groups]
+
+
+class InOrderOfReceipt(Process):
+    """What came before in another group is delivered before, by the letter of §6.3 (IS7)."""
+
+    def _may(self, gid: str, cast: Cast) -> bool:
+        since = self.groups[gid].since.get(cast.uid, 0)
+        before = (when for other, each in self.groups.items() if other != gid for when in each.since.values())
+        return super()._may(gid, cast) and all(when > since for when in before)
