@@ -51,10 +51,20 @@ class Homes(Replicated):
             self._ask(id, home_of(id))
 
     def _ask(self, id: str, to: str) -> None:
-        """What is asked without knowing of a loss that is decided before it is of no use: see `_decide`."""
         source = self.tx.name
+        self.ask(RELOCATE, json.dumps([id, source, to, *self.epochs(source, to)], ensure_ascii=False).encode())
+
+    def epochs(self, source: str, to: str) -> list[int]:
+        """What goes with a request to move something from one server to another: the epochs below which the stores of
+        both are of no use, as far as is known here; nothing, if neither was ever lost."""
         epochs = [self.fenced(source), self.fenced(to)]
-        self.ask(RELOCATE, json.dumps([id, source, to, *(epochs if any(epochs) else ())], ensure_ascii=False).encode())
+        return epochs if any(epochs) else []
+
+    def late(self, source: str, to: str, left: int, reached: int) -> bool:
+        """Was such a request made without knowing of a loss that is decided before it? Then that has ended the move."""
+        return any(
+            self.decided(server) and epoch < self.fenced(server) for server, epoch in ((source, left), (to, reached))
+        )
 
     def left(self, server: str) -> None:
         """A server is not of this bus any more, nor what lived there."""
@@ -68,9 +78,8 @@ class Homes(Replicated):
 
     def _decide(self, asker: str, id: str, source: str, to: str, left: int, reached: int) -> bytes | None:
         there = {source, to} <= self.tx.topology.servers.keys() or to == home_of(id)
-        known = ((source, left), (to, reached))
-        late = any(self.decided(server) and epoch < self.fenced(server) for server, epoch in known)
-        return _packed(id, source, to) if asker == source == self.home(id) and there and not late else None
+        there = there and not self.late(source, to, left, reached)
+        return _packed(id, source, to) if asker == source == self.home(id) and there else None
 
     def _relocated(self, id: str, source: str, to: str) -> None:
         if self.home(id) == source:

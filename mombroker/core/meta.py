@@ -68,6 +68,7 @@ DRAINING = _key("draining", "broker/verbs/drain.py", "text", "what would be new 
 
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
+OTHER = _key("other:", "core/names.py", "NAME: id", "the one at its other home, while a queue moves", True)
 HOME = _key(
     "home:", "core/homes.py", "ID: server", "where an agent lives that has moved from the server of its id", True
 )

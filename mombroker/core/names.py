@@ -11,7 +11,7 @@ from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotific
 from mombroker.core.homes import Homes
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import Message, new_message
-from mombroker.core.meta import DRAINING, NAME
+from mombroker.core.meta import DRAINING, NAME, OTHER
 from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.topology import AgentDecl
 
@@ -19,13 +19,15 @@ CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
 FORGET, FORGOTTEN = "_forget", "_forgotten"
 MOVE, MOVED = "_move", "_moved"
+PAIR, PAIRED = "_pair", "_paired"
+UNPAIR, UNPAIRED = "_unpair", "_unpaired"
 
 
-def _texts(message: Message, count: int) -> list[str]:
-    """The lines that its payload has, the last one perhaps of bytes. Raises UnknownNotification."""
+def _texts(message: Message, count: int, texts: int = 3) -> list[str]:
+    """The lines that its payload has, of so many that are no bytes. Raises UnknownNotification."""
     parts = message.payload.split(b"\n", count - 1)
     try:
-        lines = [part.decode() for part in parts[:3]]
+        lines = [part.decode() for part in parts[:texts]]
     except ValueError as error:
         raise UnknownNotification(f"{message.type} came with what is no text: {error}") from None
     if len(parts) != count or max(map(len, lines)) > ID_CHARS:
@@ -41,6 +43,9 @@ def is_pattern(name: str) -> bool:
 class Names(Replicated):
     """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
+    1. While its agent has two homes, since it moves, all know both: if one of these is lost, the name means the other.
+
+    others      name -> the id at its other home
     homes       where agents live that have moved, but kept their ids
     wanted      names that the broker here has asked for
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
@@ -48,7 +53,9 @@ class Names(Replicated):
     is_here     does an agent live here, or is it on its way here?
     on_known    called with a name that is known now
     on_change   called with a name that is known now, or no longer
-    on_move     called with a name whose agent has moved, its former id and its new one
+    on_move     called with a name whose agent has moved, its former id and its new one, and whether anybody is left at
+                its former home
+    on_pair     called with the id of an agent of which all know now that it is to have another home
     """
 
     agent, prefix = "_names", NAME
@@ -57,17 +64,21 @@ class Names(Replicated):
         super().__init__(replication)
         self.distance, self.homes = distance, homes
         self.known = self.rows()
+        self.others = {key.removeprefix(OTHER): str(id) for key, id in self.tx.reader.meta(OTHER).items()}
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
         self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
         self.is_here: Callable[[str], bool]
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
-        self.on_move: Callable[[str, str, str], None]
+        self.on_move: Callable[[str, str, str, bool], None]
+        self.on_pair: Callable[[str], None]
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
         self.define(FORGET, self._read_forgotten, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
-        self.define(MOVE, self._read_move, self._agree, MOVED, self._read_move, self._moved)
+        self.define(MOVE, self._read_asked, self._agree, MOVED, self._read_move, self._moved)
+        self.define(PAIR, self._read_asked, self._agree, PAIRED, self._read_move, self._paired)
+        self.define(UNPAIR, self._read_forgotten, self._let_part, UNPAIRED, self._read_forgotten, self._unpaired)
 
     def install(self, declared: Iterable[AgentDecl]) -> None:
         """The names of agents that the topology declares are known to all servers."""
@@ -171,10 +182,25 @@ class Names(Replicated):
             self.keep(name, self.known.get(name))
 
     def left(self, server: str) -> None:
-        """A server is not of this bus any more, nor what lived there."""
+        """A server is not of this bus any more, nor what lived there; what has another home lives there alone."""
+        for name, other in list(self.others.items()):
+            if home_of(other) == server:
+                self._unpaired(name, other)
         for name, id in list(self.known.items()):
-            if self.homes.home(id) == server:
+            if self.homes.home(id) == server and not self._left_to_other(name, id):
                 self._forgotten(name, id)
+
+    def _left_to_other(self, name: str, id: str) -> bool:
+        """The home of an agent that moves is lost: True if it has another one, which it lives at from now on."""
+        other = self.others.get(name)
+        if other is None:
+            return False
+        self._unpaired(name, other)
+        self.known[name] = other
+        self.keep(name, other)
+        self.on_move(name, id, other, False)
+        self._unmade(name, other)
+        return True
 
     def again(self) -> None:
         """A server is lost, and perhaps what we have asked for."""
@@ -201,11 +227,23 @@ class Names(Replicated):
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all names; see Newcomers.tables."""
         for name, id in self.known.items():
-            yield self.tx.topology.registry or self.tx.name, NAMED, f"{name}\n{id}\n".encode()
+            other = f"\n{self.others[name]}" if name in self.others else ""
+            yield self.tx.topology.registry or self.tx.name, NAMED, f"{name}\n{id}\n{other}".encode()
+
+    def pair(self, name: str, id: str, to: str) -> None:
+        """The agent of this name is to have another home, too."""
+        self._ask_to_move(PAIR, name, id, to)
 
     def move(self, name: str, id: str, to: str) -> None:
         """The agent of this name lives elsewhere from now on."""
-        self.ask(MOVE, f"{name}\n{id}\n{to}".encode())
+        self._ask_to_move(MOVE, name, id, to)
+
+    def _ask_to_move(self, type: str, name: str, id: str, to: str) -> None:
+        self.ask(type, "\n".join([name, id, to, *map(str, self.homes.epochs(home_of(id), home_of(to)))]).encode())
+
+    def unpair(self, name: str, other: str) -> None:
+        """There is nobody at the other home of the agent of this name any more."""
+        self.ask(UNPAIR, f"{name}\n{other}".encode())
 
     def successor(self, id: str) -> str:
         """The id that an agent has now which once had this one, and has moved since; empty if there is none."""
@@ -220,19 +258,28 @@ class Names(Replicated):
             raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {home!r}")
         return name, home, path, message.payload.split(b"\n", 3)[3]
 
-    def _read_named(self, message: Message) -> tuple[str, str, str, bool]:
-        """The last: does the registry itself say so?"""
-        name, id, asker = _texts(message, 3)
-        if not name or not is_id(id):
+    def _read_named(self, message: Message) -> tuple[str, str, str, bool, str]:
+        """The last: does the registry itself say so? And the id at its other home."""
+        lines = 4 if message.payload.count(b"\n") == 3 else 3
+        name, id, asker, *other = _texts(message, lines, lines)
+        if not name or not all(map(is_id, [id, *other])):
             raise UnknownNotification(f"{message.type} came without an agent's id")
-        return name, id, asker, home_of(message.source) == self.tx.topology.registry
+        return name, id, asker, home_of(message.source) == self.tx.topology.registry, "".join(other)
 
     def _read_forgotten(self, message: Message) -> tuple[str, str]:
         name, id = _texts(message, 2)
         return name, id
 
-    def _read_move(self, message: Message) -> tuple[str, str, str]:
-        name, id, to = _texts(message, 3)
+    def _read_asked(self, message: Message) -> tuple[str, str, str, int, int]:
+        """The last are the epochs of `Homes.epochs`; an older server does not say them."""
+        epochs = message.payload.split(b"\n")[3:]
+        if len(epochs) not in (0, 2) or not all(epoch.isdigit() and len(epoch) < 20 for epoch in epochs):
+            raise UnknownNotification(f"{message.type} came with epochs that are no numbers")
+        left, reached = map(int, epochs or (0, 0))
+        return *self._read_move(message, 3 + len(epochs)), left, reached
+
+    def _read_move(self, message: Message, lines: int = 3) -> tuple[str, str, str]:
+        name, id, to = _texts(message, lines)
         if not name or not is_id(id) or not is_id(to) or home_of(to) not in self.tx.topology.servers:
             raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {to!r}")
         return name, id, to
@@ -250,12 +297,17 @@ class Names(Replicated):
     def _let_go(self, asker: str, name: str, id: str) -> bytes | None:
         return f"{name}\n{id}".encode() if self.known.get(name) == id else None
 
-    def _agree(self, asker: str, name: str, id: str, to: str) -> bytes | None:
-        return f"{name}\n{id}\n{to}".encode() if self.known.get(name) == id else None
+    def _agree(self, asker: str, name: str, id: str, to: str, left: int, reached: int) -> bytes | None:
+        if self.known.get(name) != id or self.homes.late(home_of(id), home_of(to), left, reached):
+            return None
+        return f"{name}\n{id}\n{to}".encode()
+
+    def _let_part(self, asker: str, name: str, other: str) -> bytes | None:
+        return f"{name}\n{other}".encode() if self.others.get(name) == other else None
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
-    def _named(self, name: str, id: str, asker: str, decided: bool = False) -> None:
+    def _named(self, name: str, id: str, asker: str, decided: bool = False, other: str = "") -> None:
         if self.homes.home(id) not in self.tx.topology.servers:  # it has left since this was decided
             self.settle(name, self.departed(id, name))
             self.wanted.discard(name)
@@ -267,6 +319,7 @@ class Names(Replicated):
         if not asker:  # it is told again, as after a loss
             if decided:  # perhaps that it has moved is lost
                 self._moved(name, self.known[name], id)
+                self._pair(name, other if self.known[name] == id else "")
             self._unmade(name, id)
         if asker == self.tx.name:
             self.settle(name, {"name": name, "agent": self.known[name]})
@@ -283,13 +336,34 @@ class Names(Replicated):
         if self.known.get(name) == id:
             del self.known[name]
             self.keep(name, None)
+            self._pair(name, "")
             self.on_change(name)
 
     def _moved(self, name: str, id: str, to: str) -> None:
         if self.known.get(name) == id != to:
             self.known[name] = to
             self.keep(name, to)
-            self.on_move(name, id, to)
+            self._pair(name, id if self.others.get(name) == to else "")
+            self.on_move(name, id, to, True)
+
+    def _paired(self, name: str, id: str, to: str) -> None:
+        if self.known.get(name) == id != to:
+            self._pair(name, to)
+            self.on_pair(id)
+
+    def _unpaired(self, name: str, other: str) -> None:
+        if self.others.get(name) == other:
+            self._pair(name, "")
+
+    def _pair(self, name: str, other: str) -> None:
+        if self.others.pop(name, "") != other:
+            self.tx.rows.meta[f"{OTHER}{name}"] = other or None
+        if other:
+            self.others[name] = other
+
+    def check(self) -> None:
+        for name, other in self.others.items():
+            assert self.known.get(name, other) != other, "1: the other home is the only one"
 
 
 def _request(name: str, home: str, path: str, state: bytes) -> bytes:

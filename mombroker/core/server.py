@@ -416,6 +416,7 @@ class AgentServer:
         self.coordinator.check()
         self.newcomers.check()
         self.losses.check()
+        self.names.check()
         self.homes.check()
         self.departures.check()
         self.arrivals.check()

@@ -62,7 +62,7 @@ def test_the_list_says_which_file_each_is_of():
         name = next(name for name, value in vars(meta).items() if value == key.name)
         assert name in (room / key.owner).read_text(), key
     replicated = {
-        meta.NAME, meta.HOME, meta.POLICY, meta.TOPIC, meta.USER, meta.PERMISSION, meta.LOST_SERVER,
+        meta.NAME, meta.OTHER, meta.HOME, meta.POLICY, meta.TOPIC, meta.USER, meta.PERMISSION, meta.LOST_SERVER,
     }  # fmt: skip
     assert {key.name for key in KEYS if key.replicated} == replicated
 

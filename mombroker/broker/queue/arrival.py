@@ -19,7 +19,9 @@ BEHIND = "b"  # what was sent to the new home directly
 
 
 class Arrival:
-    """1. What is sent here directly waits in BEHIND, in order, until the former home has said that all is here.
+    """1. What is sent here directly waits in BEHIND, in order, until the former home has said that all is here, or is
+    lost.
+    2. It ends with its name: without one, and without a former home, it takes nothing.
 
     source     the id at the former home
     step       of its last page; OPEN: what has waited was let in
@@ -87,11 +89,35 @@ class Arrival:
         if note.step == ENDED and self.step < ENDED:
             self.step = ENDED
         if note.step == CLOSED:
-            self.closed = True
-        elif not note.producers:
+            self._close()
+            return
+        if not note.producers:
             queue.post(self.source, Taken(note.step, note.round))
         queue.change()
         queue.touch()
+
+    def _close(self) -> None:
+        """Nothing more comes from the former home. Before the end that means that the move is given up, or it is lost:
+        then this is all, if the name means this home."""
+        queue = self.queue
+        self.closed = True
+        if self.step < ENDED and queue.natives.names.known.get(queue.name) == queue.id:
+            self.step = ENDED
+        elif self.step < ENDED and not queue.messages.count:
+            queue.dissolve(f"{queue.settings.destination} does not move to {queue.tx.name}: connect again")
+            return
+        queue.change()
+        queue.touch()
+
+    def lost(self, server: str) -> None:
+        """A server is not there any more."""
+        if home_of(self.source) == server:
+            self._close()
+
+    def named(self) -> None:
+        """The name may mean this home from now on."""
+        if self.closed and self.step < ENDED:
+            self._close()
 
     def _take(self, item: QueuedMessage, late: bool, envelope: Message) -> None:
         """A message from there is here, behind those before it, or at its place before these."""

@@ -11,7 +11,6 @@ from mombroker.broker.protocol import Consume, Moved, Page, Passed, Ready, Refus
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.queue.movable import CLOSED, ENDED, FOLLOWS, PAGE, Movable
 from mombroker.broker.queue.work import MOVE
-from mombroker.core.errors import UnknownNotification
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 
@@ -24,21 +23,23 @@ MOVING = "it moves to another server"
 
 class Departure:
     """1. From WAITS on nothing is given to consumers here, and a new one is sent on at once.
-    2. It says that all is sent when the name is decided, all servers have passed, nothing waits and no receipt lacks.
-    3. It has left when consumers have nothing of here, either.
+    2. Nothing is sent before all servers are told of both homes.
+    3. It says that all is sent when the name is decided, all servers have passed, nothing waits and no receipt lacks.
+    4. It has left when consumers have nothing of here, either.
+    5. Where the new home is lost it ends, and the queue stays here, with what is still here.
 
     to          the id of the new home
     under_way   pages without a receipt
     waits       servers that have still to say that they are there, or to pass; then our own is the last
     horizon     what is not above this id was here when consumers were sent on
-    round       servers on the way to the new home were lost so many times; only receipts of the last round count
+    round       counts servers on the way to the new home that were lost, from 1; only receipts of the last round count
     """
 
     __slots__ = ("queue", "to", "phase", "under_way", "waits", "horizon", "round")
 
     def __init__(
         self, queue: Movable, to: str, phase: int = ASKED, under_way: int = 0, waits: Any = (), horizon: int = 0,
-        round: int = 0,
+        round: int = 1,
     ):  # fmt: skip
         self.queue, self.to, self.phase, self.under_way, self.horizon = queue, to, phase, under_way, horizon
         self.round = round
@@ -72,15 +73,27 @@ class Departure:
         shown, home = self.queue.settings.destination, home_of(self.to)
         self.queue.post(session, Refuse(number, f"{shown} is on its way to {home}: browse it when it is there"))
 
-    def taken(self, note: Taken, source: str) -> None:
+    def recovered(self) -> None:
+        """A restart, perhaps of an older program, which did not tell of both homes."""
+        if self.phase == WAITS:
+            self._pair()
+
+    def _pair(self) -> None:
+        """All are to know both homes."""
+        self.queue.natives.names.pair(self.queue.name, self.queue.id, self.to)
+
+    def _paired(self) -> bool:
+        names = self.queue.natives.names
+        return names.others.get(self.queue.name) == self.to
+
+    def taken(self, note: Taken) -> None:
         """A page is durable at the new home; at first, that it exists."""
-        if source != self.to:
-            raise UnknownNotification(f"{source} takes nothing of this")
         if note.step == CLOSED:  # it does not know how far we are, and hears of it
             return
         if self.phase == ASKED:
             self.phase = WAITS
             self._pause()
+            self._pair()
         elif note.round != self.round:
             return
         else:
@@ -120,6 +133,19 @@ class Departure:
         self.queue.change()
         self.queue.touch()
 
+    def lost(self, server: str) -> None:
+        """A server is not there any more. Without the new home the name means this one, again or still."""
+        if home_of(self.to) != server:
+            self.passed(server)
+            return
+        queue = self.queue
+        queue.move = None
+        queue.dispatcher.resume(MOVING)
+        queue.arrived()
+        queue.tx.note(f"{queue.settings.destination} stays on {queue.tx.name}: {server}, to which it moved, is lost")
+        queue.change()
+        queue.touch()
+
     def again(self, servers: Set[str]) -> None:
         """What was under way between this server and these may be lost with one between them: it is asked anew. The
         messages of pages that are lost are dead letters."""
@@ -129,6 +155,8 @@ class Departure:
             self.round, self.under_way = self.round + 1, 0
         if self.phase == ASKED and lost:
             queue.invite(self.to)
+        elif self.phase == WAITS:
+            self._pair()
         elif self.phase == TURNS and (lost or queue.tx.topology.registry in servers):
             self._send(Page(step=FOLLOWS))
         elif self.phase == LINGERS and lost:
@@ -149,7 +177,7 @@ class Departure:
     def run(self) -> bool:
         """Go on. True when it has left."""
         queue, messages = self.queue, self.queue.messages
-        if self.phase == WAITS and queue.at_rest():
+        if self.phase == WAITS and queue.at_rest() and self._paired():
             self.redirect()
             self.phase, self.horizon = SENDS, queue.tx.new_id()
             self._send(Page(reserve=messages.count_unacked()))
@@ -173,6 +201,7 @@ class Departure:
             self.phase = LINGERS
             queue.leave()
         elif self.phase == LINGERS and not unacked:
+            queue.natives.names.unpair(queue.name, queue.id)
             queue.post(self.to, Page(step=CLOSED))
             queue.natives.remove(queue.id)
             return True
@@ -245,6 +274,8 @@ class Departure:
         queue = self.queue
         if self.phase == ASKED:
             return f"{home_of(self.to)} has not answered"
+        if self.phase == WAITS and self.queue.at_rest():
+            return "all to learn that it moves"
         if self.phase in (WAITS, LINGERS):
             return f"{queue.messages.count_unacked()} messages that consumers have"
         others = ", ".join(sorted(self.waits - {queue.tx.name}))
@@ -256,7 +287,9 @@ class Departure:
         assert self.phase == ASKED or any(each.reason == MOVING for each in self.queue.dispatcher.pauses), "it gives"
         if self.phase >= SENDS:
             assert not self.queue.consumers.consumers, "a consumer was not sent on"
-        waits = self.phase == WAITS and not self.queue.at_rest()
+        early = SENDS <= self.phase < ENDS and self.queue.natives.names.known.get(self.queue.name) == self.queue.id
+        assert not early or self._paired(), "2: not all know both homes"
+        waits = self.phase == WAITS and not (self.queue.at_rest() and self._paired())
         waits = waits or (self.phase == LINGERS and self.queue.messages.count_unacked() > 0)
         ends = self.phase in (POLLS, ENDS) and self.waits
         assert waits or ends or self.phase in (ASKED, TURNS) or self.under_way, "a move goes no further"

@@ -63,4 +63,5 @@ class Movable(Protocol):
     def invite(self, to: str) -> None: ...  # have the new home made
     def follow(self) -> None: ...  # what its topics bring is taken at the new home, by who knows of that
     def arrived(self) -> None: ...
+    def dissolve(self, reason: str) -> None: ...  # it is not to be here; consumers are told why
     def leave(self) -> None: ...  # nothing more comes

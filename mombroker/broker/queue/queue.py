@@ -155,6 +155,8 @@ class Queue(Native):
         unless it is settled in the inbox. `also`: sessions that may have had something, too."""
         self._unread = True
         self.limits.free()  # the file may have another policy for it than before the stop
+        if isinstance(self.move, Departure):
+            self.move.recovered()
         servers, home = self.tx.topology.servers, self.natives.names.homes.home
         for session in dict.fromkeys([*self.sessions(), *also]):
             if not self.remote(session) or home(session) not in servers:
@@ -179,11 +181,14 @@ class Queue(Native):
 
     def deleted(self) -> None:
         self.not_moving()
-        for session, number in [*self.consumers.consumers, *self.dispatcher.browsers]:
-            self.post(session, Refuse(number, f"{self.settings.destination} was deleted"))
-        self.messages.erase_held()
+        self._end(f"{self.settings.destination} was deleted")
         if not self.volatile:
             self.natives.names.forget(self.name, self.id)
+
+    def _end(self, reason: str) -> None:
+        for session, number in [*self.consumers.consumers, *self.dispatcher.browsers]:
+            self.post(session, Refuse(number, reason))
+        self.messages.erase_held()
 
     # -- what comes from outside ---------------------------------------------------------------------------------
 
@@ -336,8 +341,10 @@ class Queue(Native):
             raise UnknownNotification(f"{self.settings.destination} does not move here")
 
     def taken(self, note: Taken, envelope: Message) -> None:
-        if isinstance(self.move, Departure):
-            self.move.taken(note, envelope.source)
+        if isinstance(self.move, Departure) and envelope.source == self.move.to:
+            self.move.taken(note)
+        else:  # it knows no better: it was to come here from a home that is lost, or would not be here at all
+            self.post(envelope.source, Page(step=CLOSED))
 
     def passed(self, note: Passed, envelope: Message) -> None:
         if self.move is not None:
@@ -346,6 +353,17 @@ class Queue(Native):
     def ready(self, note: Ready, envelope: Message) -> None:
         if self.move is not None:
             self.move.answered(envelope.origin, note.passed)
+
+    def dissolve(self, reason: str) -> None:
+        """It was to come here, and does not."""
+        self.leave()
+        self._end(reason)
+        self.natives.remove(self.id)
+
+    def named(self) -> None:
+        """What its name means is decided, perhaps anew."""
+        if isinstance(self.move, Arrival):
+            self.move.named()
 
     def follow(self) -> None: ...
 

@@ -119,7 +119,7 @@ class Sessions(Native):
         self.going: dict[Session, None] = {}
         self.replies: dict[int, list[Any]] = defaultdict(list)
         natives.add(self)
-        natives.names.on_move = self.moved
+        natives.names.on_move, natives.names.on_pair = self.moved, self.paired
 
     def _temporary_queue(self, id: str) -> Queue:
         return Queue(self, id, volatile=True)
@@ -320,15 +320,25 @@ class Sessions(Native):
     # -- what others have to say -----------------------------------------------------------------------------------
 
     def named(self, name: str) -> None:
+        queue = self.natives.agents.get(self.natives.names.known.get(name, ""))
+        if isinstance(queue, Queue):
+            queue.named()
         self.held_back.wake(name)
         self.authors.named(name)
 
-    def moved(self, name: str, id: str, to: str) -> None:
-        """A queue or subscription lives elsewhere: what comes from here goes there from now on."""
+    def paired(self, id: str) -> None:
+        """A queue or subscription is to have another home, too."""
+        queue = self.natives.agents.get(id)
+        if isinstance(queue, Queue):
+            queue.touch()
+
+    def moved(self, name: str, id: str, to: str, there: bool) -> None:
+        """A queue or subscription lives elsewhere: what comes from here goes there from now on. `there`: is somebody at
+        its former home, to hear of that?"""
         queue = self.natives.agents.get(id)
         if isinstance(queue, Queue) and isinstance(queue.move, Departure):
             queue.move.decided()
-        if home_of(id) != self.tx.name:
+        if there and home_of(id) != self.tx.name:
             self.natives.post(self.id, id, Passed(to))
         self.commands.full.discard(id)
         self.held_back.wake(id)
@@ -366,7 +376,11 @@ class Sessions(Native):
             if isinstance(native, Queue):
                 native.release(lambda holder: lives(holder) == server)
                 if native.move is not None:  # nothing more comes from there
-                    native.move.passed(server)
+                    native.move.lost(server)
+        for session in list(self.sessions.values()):
+            if any(home_of(each.home) == server for each in session.consumers.values()):
+                gone = f"what it takes from lived on {server}, which is not there any more"
+                self._dismiss(session, f"{gone}: connect again")
         self.topics.known_to(server)
         self.authors.lost(server)
         self._groups_lost({server})
@@ -504,8 +518,9 @@ class Sessions(Native):
         if kind.startswith(OWNED):
             if (to := self.natives.names.successor(agent)) and self._follow(message, agent, to):
                 return True
-            if message.type == Taken.wire and note_of(message).step == CLOSED:
-                post(agent, message.source, Page(step=CLOSED))
+            if message.type == Taken.wire:
+                if home_of(agent) == self.tx.name:  # else it is lost on its way
+                    post(agent, message.source, Page(step=CLOSED))
             elif message.type == Consume.wire:
                 reason = self.natives.names.departed(agent, self.shown(kind))
                 reason = reason or f"{self.shown(kind)} has just ended: subscribe again"

@@ -15,7 +15,7 @@ from tests.core.bus import topology
 
 ROUTER = topology({"x": "abc", "y": "cde"})
 COUNT = 300
-STEPS = 16  # rounds of the bus that a move has at most
+STEPS = 20  # rounds of the bus that a move has at most
 
 
 def lose(b: Broker, name: str, domains: dict[str, str]) -> None:
