@@ -158,6 +158,7 @@ class Engine:
         ours = message.origin == self.tx.name
         known = self.natives.agents.get(agent)
         if known is not None and known.path == path and known.repeated(message.source):
+            self.record("drop", message, agent, detail="a repeat")
             return False
         try:
             if self.tx.written("agents", agent) is not None:

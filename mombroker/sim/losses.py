@@ -3,7 +3,7 @@ place, while all works under faults; some die in the middle of a change of the d
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
@@ -48,6 +48,7 @@ class Losses:
     waiting   lost servers in whose place nobody has begun
     removes   nobody is to begin in their places, where that can be; and so many were `taken_out`
     carried_out, given_up   changes that the lost ones held up
+    rather    says who dies rather than others, as soon as there is somebody
     """
 
     def __init__(self, around: Around):
@@ -60,6 +61,7 @@ class Losses:
         self.late: set[str] = set()  # of these, those whose place is free for a while
         self._then: list[tuple[MessageId, str]] = []  # what they had when they died first
         self.removes = False
+        self.rather: Callable[[], Container[str]] | None = None
         self.came_back = self.carried_out = self.given_up = self.taken_out = 0
 
     def schedule(self, span: int, changing: bool) -> None:
@@ -85,6 +87,12 @@ class Losses:
             begun = {name for plan in plans if plan is not None and plan.phase != ASKED for name in plan.inside}
             free = [name for name in free if name in begun]
             if not free or self.rng.random() < 0.5:  # else always at its first moment
+                self.world.after(self.world.about(MS), self._lose)
+                return
+        if self.rather is not None and self.world.now < self.end:
+            those = self.rather()
+            free = [name for name in free if name in those]
+            if not free or self.rng.random() < 0.5:
                 self.world.after(self.world.about(MS), self._lose)
                 return
         if self.waiting or not free:
@@ -223,9 +231,9 @@ class Losses:
             self.late.clear()
 
     def _take_out(self, without: Topology) -> None:
-        """Nobody in their places: the bus goes by a topology without them."""
+        """Nobody in their places: the bus goes by a topology without them, once the registry has begun anew."""
         node = self.around.nodes[self.around.topology.registry or ""]
-        if node.up and all(node.server.lost.decided(name) for name in self.waiting):
+        if node.up and not node.server.losses.losses and all(node.server.lost.decided(name) for name in self.waiting):
             args = {"text": revision.text_of(without), "revision": node.server.truth.number, "lost": self.waiting}
             self.around.ask(node.name, "apply_topology", args)
 

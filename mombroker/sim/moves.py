@@ -64,7 +64,7 @@ class Moving(Clients):
         return super().faults(cluster) + [f"{what} has not come to its end" for what in self._on_the_way(cluster)][:3]
 
     def _on_the_way(self, cluster: Cluster) -> Iterator[str]:
-        for node in cluster.nodes.values():
+        for node in [node for node in cluster.nodes.values() if not node.gone]:
             for native in node.server.natives.agents.values():
                 if isinstance(native, Queue) and native.move is not None:
                     yield f"the move of {native.id} ({native.move.values()})"

@@ -17,6 +17,7 @@ from mombroker.sim.heirs import Heirs
 from mombroker.sim.joins import Joins
 from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.moves import Moves, PulledMoves
+from mombroker.sim.moving_heirs import MovingHeirs
 from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.questions import Questions
@@ -370,11 +371,12 @@ class Choices(Everything):
         return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]
 
 
-HEIRS = "heirs"  # the one to which servers may be lost
+HEIRS, MOVING_HEIRS = "heirs", "moving-heirs"  # those to which servers may be lost
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
     "moving-sources": MovingSources, "guards": Guards, HEIRS: Heirs,
+    MOVING_HEIRS: MovingHeirs,
 }  # fmt: skip

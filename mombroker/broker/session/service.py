@@ -378,7 +378,7 @@ class Sessions(Native):
                 if native.move is not None:  # nothing more comes from there
                     native.move.lost(server)
         for session in list(self.sessions.values()):
-            if any(home_of(each.home) == server for each in session.consumers.values()):
+            if any(each.home.startswith(f"{server}/") for each in session.consumers.values()):
                 gone = f"what it takes from lived on {server}, which is not there any more"
                 self._dismiss(session, f"{gone}: connect again")
         self.topics.known_to(server)

@@ -140,7 +140,8 @@ def test_consumers_connect_again_and_go_on(lost):
 
 def test_a_consumer_of_a_lost_queue_hears_of_it():
     b = full("queue:orders", "e")
-    consumer, other = b.connect("d").subscribe("s", "queue:orders"), b.connect("d").subscribe("s", "queue:others")
+    consumer = b.connect("d").subscribe("s", "queue:orders")
+    other = b.connect("d").subscribe("s", "queue:others").subscribe("t", "topic:t")
     b.crash("e")
     b.pump()
     lose(b, "e", LEFT["e"])
