@@ -36,7 +36,7 @@ class Keeper(Heir):
 
 
 class Taker(Heir):
-    """Takes from a queue that moves. Whether what it settles is settled nobody knows: that may be lost with a router."""
+    """Takes from a queue that moves. Whether what it settles is settled is unknown: a router may be lost with that."""
 
     work: MovingHeirs
 
