@@ -14,3 +14,8 @@ def never_quiet(quiet: Method) -> Method:
 def nobody_is_told(without: Method) -> Method:
     """What is under way at the switch goes without a word."""
     return lambda channel, part, lost, seen: 0
+
+
+def only_who_is_there(copies: Method) -> Method:
+    """Of copies for servers that have left nobody hears."""
+    return lambda *args: (each for each in copies(*args) if each[1])

@@ -326,12 +326,10 @@ class Losses:
 
     def _bury(self, loss: Loss, message: Message, part: DomainChannel, ways: set[str], unsent: bool) -> None:
         """The copies of a message that were to go these ways."""
-        for agent in message.dests:
-            if any(undelivered.via(self.channel, agent, part.name, peer) for peer in ways):
-                known = "it was not delivered" if unsent else "whether it was delivered is unknown"
-                self._dead(
-                    loss, message, agent, f"its way led to {listed(loss.lost)}, which is lost: {known}", not unsent
-                )
+        for agent, sure in undelivered.copies(self.channel, message, part.name, ways):
+            known = "it was not delivered" if unsent and sure else "whether it was delivered is unknown"
+            way = f"its way {'led' if sure else 'may have led'} to {listed(loss.lost)}, which is lost"
+            self._dead(loss, message, agent, f"{way}: {known}", not (unsent and sure))
 
     def _dead(self, loss: Loss, message: Message, agent: str, reason: str, unknown: bool) -> None:
         if self.dead_letters.undeliverable(message, agent, reason):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mombroker import ordering
@@ -35,6 +35,16 @@ def via(channel: Channel, agent: str, domain: str, peer: str | None) -> bool:
         return False
     into, hop = channel.routes.hop(home)
     return into == domain and (peer is None or hop == peer)
+
+
+def copies(channel: Channel, message: Message, domain: str, peers: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """The agents of a message that waits for these peers whose way led to one of them, and True; and those whose home
+    has left the bus, and False: which way led there nobody knows any more."""
+    for agent in message.dests:
+        if agent.partition("/")[0] not in channel.tx.topology.servers:
+            yield agent, False
+        elif any(via(channel, agent, domain, peer) for peer in peers):
+            yield agent, True
 
 
 def held(channel: Channel, part: DomainChannel) -> Iterator[tuple[Message, str]]:
@@ -72,9 +82,9 @@ def without(channel: Channel, part: DomainChannel, lost: Collection[str], seen: 
                 if packet.body and (relays or link.member in packet.dests):
                     message, known = decode(packet.body), seq > seen.get(server, 0) and not relays
                     ways = {server} | {part.members[at] for at in packet.dests if relays and at not in reached}
-                    for agent in message.dests:
-                        if any(via(channel, agent, part.name, peer) for peer in ways):
-                            dead += bury(message, agent, f"its way led to {shown}", known)
+                    for agent, sure in copies(channel, message, part.name, ways):
+                        way = "led" if sure else "may have led"
+                        dead += bury(message, agent, f"its way {way} to {shown}", known and sure)
             link.acknowledged(packets[-1][0], 0)
     for message, agent in [*held(channel, part)]:
         dead += bury(message, agent, f"it waited for what only {shown} had", not relays)

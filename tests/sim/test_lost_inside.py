@@ -39,6 +39,12 @@ def test_one_that_comes_back_and_lets_a_change_begin_is_lost_in_that():
     all_clean((239,), DIRECT)
 
 
+def test_a_copy_for_one_that_has_left_is_told_too_though_nobody_knows_its_way_any_more():
+    all_clean((312,), DIRECT)
+    with patch.object(undelivered, "copies", fakes.only_who_is_there(undelivered.copies)):
+        assert run(312, backends=DIRECT, relayouts=True, losses=True).wrong
+
+
 @pytest.mark.long
 def test_two_hundred_seeds_are_clean():
     assert all_clean(range(150), DIRECT)["in_change"] > 10
