@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import msgpack
 import pytest
@@ -83,6 +85,40 @@ class Raw:
         except ConnectionResetError:
             pass
         return found.decode()
+
+
+def asked(port, path):
+    """Status and text."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except URLError:  # the port changes hands
+        return 0, ""
+
+
+def test_probes_and_figures_of_replicas(trial):
+    leader = trial.leader()
+    for name, port in zip(trial.names, trial.http, strict=True):
+        assert asked(port, "/healthz")[0] == 200
+        ready, figures = asked(port, "/readyz"), asked(port, "/metrics")[1]
+        if name == leader:
+            assert ready[0] == 200 and 'mombroker_replica_leads{server="main"} 1' in figures
+            assert figures.count("mombroker_replica_behind{") == 3 and "mombroker_commits_total" in figures
+        else:
+            assert ready == (503, ready[1]) and f"standby: the leader is {leader}" in ready[1]
+            assert asked(port, "/api/queues")[0] == 503 and 'mombroker_replica_leads{server="main"} 0' in figures
+            assert f'mombroker_replica_behind{{server="main",replica="{name}",role="follower"}}' in figures
+            assert 'mombroker_replica_term{server="main"} ' in figures and "queue" not in figures
+    trial.mom("replica", "transfer")
+    follower = trial.names.index(leader)
+    while asked(trial.http[trial.names.index(new := trial.leader())], "/readyz")[0] != 200:
+        time.sleep(0.05)
+    end = time.monotonic() + PATIENCE_S
+    while f"the leader is {new}" not in asked(trial.http[follower], "/readyz")[1]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_leader_that_has_stood_still_gives_no_receipt(trial):

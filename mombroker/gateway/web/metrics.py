@@ -107,6 +107,15 @@ DESTINATION = (
 )
 INFO = Metric("info", "gauge", "", "1, with what the server is")
 CUT = Metric("queues_left_out", "gauge", "", f"1: there are more than {MOST} queues or subscriptions: those have none")
+REPLICA = (  # of a server that has some
+    Metric("replica_term", "gauge", "term", "The term of the replica, in which one leads at most"),
+    Metric("replica_leads", "gauge", "leads", "1: this replica leads, and serves"),
+    Metric("replica_heard_seconds", "gauge", "heard_ns", "How long nothing was heard of a leader", NS),
+)
+REPLICAS = (  # where it leads, of each one; else of itself
+    Metric("replica_up", "gauge", "up", "1: the replica answers"),
+    Metric("replica_behind", "gauge", "behind", "Entries of the log that the replica lacks, as far as it is known"),
+)
 METRICS = (
     INFO, *SERVER, *PROCESS, *TURNS, *CLIENTS, *TOPICS, *DOMAIN, *LINK, *DESTINATION, CUT,
 )  # fmt: skip
@@ -125,6 +134,8 @@ class Scraper:
         page.row(SERVER, {**status, "problems": len(status["problems"]), "stuck": len(status["stuck"])})
         for metrics, part in ((PROCESS, "process"), (TURNS, "turns"), (CLIENTS, "stomp")):
             page.row(metrics, status[part])
+        if "replicas" in status:
+            page.replicas(status)
         page.row(TOPICS, (yield "topics", {"limit": 0}))
         for row in status["domains"]:
             page.row(DOMAIN, row, domain=row["domain"])
@@ -144,6 +155,14 @@ class Scraper:
         return Answer(200, page.text(), TYPE)
 
 
+def of_replica(server: str, figures: Row) -> Answer:
+    """Of one that does not lead."""
+    page = Text(server, {})
+    page.sample(INFO, 1, version=__version__)
+    page.replicas(figures)
+    return Answer(200, page.text(), TYPE)
+
+
 class Text:
     """The samples of a scrape: all of one metric stand together. `before`: of destinations, from the last one."""
 
@@ -151,7 +170,12 @@ class Text:
         self.common = f'server="{_escaped(server)}"'
         self.written: Written = {}
         self._before = before
-        self._lines: dict[str, list[bytes]] = {metric.name: [] for metric in METRICS}
+        self._lines: dict[str, list[bytes]] = {metric.name: [] for metric in (*METRICS, *REPLICA, *REPLICAS)}
+
+    def replicas(self, found: Row) -> None:
+        self.row(REPLICA, found)
+        for each in found["replicas"]:
+            self.row(REPLICAS, each, replica=each["replica"], role=each["role"])
 
     def row(self, metrics: Iterable[Metric], row: Row, **labels: str) -> None:
         where = self._where(labels)
@@ -185,7 +209,7 @@ class Text:
 
     def text(self) -> bytes:
         parts = []
-        for metric in METRICS:
+        for metric in (*METRICS, *REPLICA, *REPLICAS):
             if lines := self._lines[metric.name]:
                 name = full(metric)
                 parts.append(f"# HELP {name} {metric.help}\n# TYPE {name} {metric.type}\n".encode())

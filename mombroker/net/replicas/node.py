@@ -101,11 +101,11 @@ class ReplicatedNode:
             shared.reactor, self.at, self.secret, self.times, self.log, self.tls, self._tell, self._met, self._heard
         )
         self.founding = Founding(self.at, store, self.ways)
-        self.doors = Doors(shared.reactor, self.at, topology, self._place_of_leader)
+        self.doors = Doors(shared.reactor, self.at, topology, self._place_of_leader, lambda: self.report.figures())
         verbs = ReplicaVerbs(self)
         self.verbs: object = verbs
-        report = self.report = Report(self)
-        self.complete, self.explain, self.rows = report.complete, report.explain, report.rows
+        self.report: Report = Report(self)
+        self.complete, self.explain, self.rows = self.report.complete, self.report.explain, self.report.rows
         self.membership = Membership(self._replica, self._is_witness)
         self.port = StandbyPort(
             {"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.doors.says

@@ -23,6 +23,21 @@ MOST = 64  # clients that are not answered yet
 PATIENCE_S = 5.0  # for what a client says
 
 
+def listen(reactor: Any, at: Server, setting: str, factory: Any) -> Any:
+    """The port that this setting of a server names, open; behind TLS if it is one of those. Raises MomError."""
+    where = getattr(at, setting)
+    if setting.endswith("_tls"):
+        factory = tls.secured(factory, tls.Certified(at.certificate, at.private_key), reactor)
+    host, port = address(where)
+    try:
+        return reactor.listenTCP(port, factory, interface="" if host in WILDCARD - {"::"} else host)
+    except CannotListenError as error:
+        raise MomError(
+            f"{at.label} cannot listen on {where}: {error.socketError}; stop whoever uses that address, or "
+            f"change `{setting}`"
+        ) from None
+
+
 class Redirect:
     """says   who leads, and where clients of a setting find it; the second is empty if that is not known"""
 
@@ -34,23 +49,8 @@ class Redirect:
     def listen(self) -> None:
         """Raises MomError."""
         for setting, kind in KINDS.items():
-            if where := getattr(self.at, setting):
-                factory: Any = _Answering(self, setting, kind)
-                if setting.endswith("_tls"):
-                    certified = tls.Certified(self.at.certificate, self.at.private_key)
-                    factory = tls.secured(factory, certified, self.reactor)
-                self._open(setting, where, factory)
-
-    def _open(self, setting: str, where: str, factory: Any) -> None:
-        host, port = address(where)
-        try:
-            listening = self.reactor.listenTCP(port, factory, interface="" if host in WILDCARD - {"::"} else host)
-        except CannotListenError as error:
-            raise MomError(
-                f"{self.at.label} cannot listen on {where}: {error.socketError}; stop whoever uses that address, or "
-                f"change `{setting}`"
-            ) from None
-        self._ports.append(listening)
+            if getattr(self.at, setting):
+                self._ports.append(listen(self.reactor, self.at, setting, _Answering(self, setting, kind)))
 
     def close(self) -> None:
         for listening in self._ports:

@@ -53,10 +53,23 @@ class Report:
             "changing": self.node.membership.says(), "replicas": found,
         }  # fmt: skip
 
+    def figures(self) -> dict[str, Any]:
+        """For `/metrics` of a replica that does not lead. What was decided since it has heard of a leader it does not
+        know of."""
+        replica, now = self.node.consensus.replica, self.node.consensus.now()
+        behind = replica.log.commit - self.node.consensus.store.applied()
+        found = self.rows()
+        role = next(row["role"] for row in found["replicas"] if row["replica"] == found["replica"])
+        return {
+            "term": replica.term, "leads": False, "heard_ns": max(0, now - replica.heard),
+            "replicas": [{"replica": found["replica"], "role": role, "behind": behind, "up": True}],
+        }  # fmt: skip
+
     def complete(self, status: dict[str, Any]) -> None:
         """What `mom status` tells of the replicas."""
         found = self.rows()
         status["replicas"], status["term"] = found["replicas"], found["term"]
+        status["leads"], status["heard_ns"] = True, 0
         status["problems"] += [sentence for _, sentence in self._behind(found)]
 
     def explain(self, why: dict[str, Any]) -> None:

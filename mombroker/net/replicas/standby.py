@@ -13,7 +13,8 @@ from mombroker.core.topology import Server, Topology
 from mombroker.net.adminport import AdminPort
 from mombroker.net.connection import Connection
 from mombroker.net.handshake import JOIN, Login
-from mombroker.net.replicas.redirect import Redirect
+from mombroker.net.replicas.health import Health, Visits
+from mombroker.net.replicas.redirect import Redirect, listen
 
 Verb = Callable[..., dict[str, Any]]
 
@@ -36,12 +37,17 @@ class Standby:
 
 
 class Doors(Standby):
-    """That for neighbours, and, where the server wants it, one for clients, who are told who leads."""
+    """That for neighbours; that for probes; and, where the server wants it, one for clients, who are told who leads."""
 
-    def __init__(self, reactor: Any, at: Server, topology: Topology, leader: Callable[[], Place | None]):
+    def __init__(
+        self, reactor: Any, at: Server, topology: Topology, leader: Callable[[], Place | None],
+        figures: Callable[[], dict[str, Any]] = dict,
+    ):  # fmt: skip
         super().__init__(topology, lambda: self.where()[0])
         self.reactor, self.at, self.leader = reactor, at, leader
+        self._health = Health(reactor, at.name, self.says, figures)
         self._redirect: Redirect | None = None
+        self._ports: list[Any] = []
 
     def where(self, setting: str = "stomp") -> tuple[str, str]:
         """Who leads, in a sentence, and where clients of a setting find it; empty if nobody knows."""
@@ -53,16 +59,25 @@ class Doors(Standby):
 
     def open(self) -> None:
         """Raises MomError."""
+        if not self._ports:
+            for setting in ("http", "http_tls"):
+                if getattr(self.at, setting):
+                    visits = Visits(self._health, setting == "http_tls")
+                    self._ports.append(listen(self.reactor, self.at, setting, visits))
         if self.at.redirect and self._redirect is None:
             self._redirect = Redirect(self.reactor, self.at, self.where)
             self._redirect.listen()
 
     def close(self) -> bool:
-        """That for clients is for the server now. True if it was open: it is closed from the next turn on."""
+        """The ports are for the server now. True if one was open: it is closed from the next turn on."""
         redirect, self._redirect = self._redirect, None
+        ports, self._ports = self._ports, []
+        for listening in ports:
+            listening.stopListening()
+        self._health.close()
         if redirect is not None:
             redirect.close()
-        return redirect is not None
+        return redirect is not None or bool(ports)
 
 
 class StandbyPort(AdminPort):
