@@ -11,12 +11,15 @@ from tempfile import gettempdir
 from mombroker.admin.bench.amqpload import AmqpConsumer, AmqpProducer
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
+from mombroker.admin.bench.natsload import NatsConsumer, NatsProducer
 from mombroker.admin.bench.stompload import Broker, Consumer, Producer, broker, drive
 from mombroker.admin.demo import free_ports
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
 
 KINDS = ("flow", "fan-out", "backlog")
+Taking = Consumer | AmqpConsumer | NatsConsumer
+Sending = Producer | AmqpProducer | NatsProducer
 TICKS = os.sysconf("SC_CLK_TCK")
 WARM_UP = 2_000  # messages before the first round of a case
 
@@ -102,6 +105,8 @@ def measure(
 
 def run(target: Target, case: Case, count: int) -> dict[str, float]:
     """One round with new connections. The settlement of the last message is in the CPU time, logins are not."""
+    if target.at.nats and (case.kind, case.producers, case.consumers) != ("flow", 1, 1):
+        raise MomError("of a broker by nats:// only a flow is measured, of one producer and one consumer")
     kind = "topic" if case.kind == "fan-out" else "queue"
     names = [f"/{kind}/mom-bench-{number}" for number in range(case.queues)]
     each = max(1, count // case.producers)
@@ -114,30 +119,31 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
             nonlocal got
             got += some
 
-        def consumers() -> list[Consumer | AmqpConsumer]:
-            made: list[Consumer | AmqpConsumer] = []
+        def consumers() -> list[Taking]:
+            made: list[Taking] = []
             for number in range(case.consumers):
                 name = names[number % len(names)]
-                if target.at.amqp:
-                    made.append(
-                        AmqpConsumer(target.at, name.rpartition("/")[2], kind == "topic", case.ack, case.prefetch, came)
-                    )
-                    stack.callback(made[-1].line.close)
-                    continue
-                made.append(Consumer(target.at, [(name, target.headers)], case.ack, case.prefetch, came))
+                if target.at.nats:
+                    made.append(NatsConsumer(target.at, case.prefetch, came))
+                elif target.at.amqp:
+                    topic = kind == "topic"
+                    made.append(AmqpConsumer(target.at, name.rpartition("/")[2], topic, case.ack, case.prefetch, came))
+                else:
+                    made.append(Consumer(target.at, [(name, target.headers)], case.ack, case.prefetch, came))
                 stack.callback(made[-1].line.close)
             return made
 
-        producers: list[Producer | AmqpProducer] = []
+        producers: list[Sending] = []
         more = "".join(f"\n{key}:{value}" for key, value in target.headers.items())
         for number in range(case.producers):
             name = names[number % len(names)]
-            if target.at.amqp:
+            if target.at.nats:
+                producers.append(NatsProducer(target.at, case.size, case.window))
+            elif target.at.amqp:
                 producers.append(AmqpProducer(target.at, name, case.size, case.persistent, case.window))
-                stack.callback(producers[-1].line.close)
-                continue
-            head = f"destination:{name}{more}"
-            producers.append(Producer(target.at, [head], case.size, case.persistent, case.window))
+            else:
+                head = f"destination:{name}{more}"
+                producers.append(Producer(target.at, [head], case.size, case.persistent, case.window))
             stack.callback(producers[-1].line.close)
 
         def sent() -> bool:

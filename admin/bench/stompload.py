@@ -32,24 +32,28 @@ class Broker:
     login: str = ""
     passcode: str = ""
     amqp: bool = False
+    nats: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.host}:{self.port}"
 
 
+PORTS = {"stomp": 61613, "amqp": 5672, "nats": 4222}
+
+
 def broker(url: str) -> Broker:
-    """Of `stomp://USER:PASSCODE@HOST:PORT`, or `amqp://...`. Raises MomError."""
+    """Of `stomp://USER:PASSCODE@HOST:PORT`, `amqp://...` or `nats://...`. Raises MomError."""
     try:
         parts = urlsplit(url if "://" in url else f"stomp://{url}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if host is None or parts.scheme not in ("stomp", "amqp"):
-        raise MomError(f"{url!r} is no broker: write stomp://[USER:PASSCODE@]HOST[:PORT], or amqp://...")
-    amqp = parts.scheme == "amqp"
+    if host is None or parts.scheme not in PORTS:
+        raise MomError(f"{url!r} is no broker: write stomp://[USER:PASSCODE@]HOST[:PORT], amqp://... or nats://...")
     user, passcode = unquote(parts.username or ""), unquote(parts.password or "")
-    return Broker(host, port or (5672 if amqp else 61613), user, passcode, amqp)
+    scheme = parts.scheme
+    return Broker(host, port or PORTS[scheme], user, passcode, scheme == "amqp", scheme == "nats")
 
 
 class Line:

@@ -383,7 +383,7 @@ def stomp(
 ) -> None:
     """Clients and a STOMP broker, ours or another's: messages a second, and the broker's CPU time for each.
 
-    A URL amqp://... is one of AMQP 1.0.
+    A URL amqp://... is one of AMQP 1.0, nats://... a JetStream with three copies.
 
     rate counts what is received, fill_rate what a backlog is sent at. broker_us is the CPU time of the broker's
     processes per message received, client_us that of this command. p50_ms and p99_ms are from a SEND to its RECEIPT.
