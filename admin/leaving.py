@@ -13,6 +13,7 @@ from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
 from mombroker.core.meta import HISTORY, HOME, NAME, ORDER, PERMISSION, POLICY, REVISION, TOPIC, TOPOLOGY, USER
+from mombroker.core.words import many
 
 Meta = Mapping[str, Any]
 LANES = ("d", *(f"p{number}" for number in range(10)))  # the collections that a queue's messages wait in
@@ -52,12 +53,12 @@ def holdings(server: str, store: Reader | None, metas: Mapping[str, Meta]) -> li
     counts = _messages(store, there)
     found = [_shown(id, counts.pop(id, 0)) for id in sorted({*there, *ids})]
     if waiting := sum(counts.values()):
-        found.append(_number(waiting, "message", "without a receiver"))
+        found.append(f"{many(waiting, 'message')} without a receiver")
     if letters := store.item_count(f"{server}/{DEAD}", LETTERS):
-        found.append(_number(letters, "dead letter"))
+        found.append(many(letters, "dead letter"))
     for link in store.links():
         if packets := store.queue_out_size(link.id)[0]:
-            found.append(_number(packets, "packet", f"for {link.peer}"))
+            found.append(f"{many(packets, 'packet')} for {link.peer}")
     return found
 
 
@@ -129,10 +130,4 @@ def _shown(id: str, messages: int = 0) -> str:
     local = unquote(id.partition("/")[2])
     kind, _, name = local.partition(":")
     what = {"queue": local, "topic": local, "sub": f"durable subscription {name}", "share": f"subscription {name}"}
-    return what.get(kind if name else "", f"agent {local}") + (
-        f" with {_number(messages, 'message')}" if messages else ""
-    )
-
-
-def _number(count: int, what: str, more: str = "") -> str:
-    return f"{count} {what}{'s' if count > 1 else ''} {more}".rstrip()
+    return what.get(kind if name else "", f"agent {local}") + (f" with {many(messages, 'message')}" if messages else "")

@@ -29,6 +29,7 @@ from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
 from mombroker.core.trace import Record
+from mombroker.core.words import many
 from mombroker.store.base import Store
 
 PAGE = 10_000
@@ -323,7 +324,7 @@ def _nothing_under_way(stores: dict[str, Store]) -> None:
         for link in store.links():
             rows, _ = store.queue_out_size(link.id)
             if rows:
-                found.append(f"{rows} packets wait in {name} for {link.peer}")
+                found.append(f"{many(rows, 'packet waits', 'packets wait')} in {name} for {link.peer}")
         for domain, order in json.loads(str(store.meta()[ORDER])).items():
             rows_of_core = store.core(domain)
             if rows_of_core and "backend" in order:
@@ -331,7 +332,7 @@ def _nothing_under_way(stores: dict[str, Store]) -> None:
                 options = ordering.backend(order["backend"]).resolve(members, order["options"])
                 core = ordering.restore(order["backend"], members.index(name), len(members), rows_of_core, **options)
                 if waiting := len(core.held()) + len(core.parked()):
-                    found.append(f"{waiting} packets are held in {name} in domain {domain}")
+                    found.append(f"{many(waiting, 'packet is', 'packets are')} held in {name} in domain {domain}")
     if found:
         raise MomError(
             "the domains changed, and messages are under way: start the bus under the old file, let it come to rest, "

@@ -14,6 +14,7 @@ from pyspark.sql import Row
 from mombroker.admin.analysis import cost
 from mombroker.admin.analysis.timeline import SLOTS
 from mombroker.core.topology import Topology
+from mombroker.core.words import many
 
 HELD = 0.12  # of the log's time, in all: what is held for less in the last third does not grow
 GROWTH = 3.0  # times what was held in the first third: holds grow
@@ -44,9 +45,8 @@ def anomalies(
         if server not in lasts:
             yield {"kind": "silent server", "where": server, "text": "it has no record in this log"}
         elif server in short:
-            text = (
-                f"{short[server]} packets of it came that its log has not: it ends before the others, or begins later"
-            )
+            came = many(short[server], "packet")
+            text = f"{came} of it came that its log has not: it ends before the others, or begins later"
             yield {"kind": "short log", "where": server, "text": text}
         elif end - lasts[server] > max(SILENT * span, PAUSE):
             text = f"its last record is {(end - lasts[server]) / 1e9:.1f} s before the end"
@@ -56,20 +56,19 @@ def anomalies(
         if row.kind in cost.ENDS and row.kind != "react":
             ended[row.agent, row.kind] += row.records
     for (agent, kind), count in sorted(ended.items()):
-        yield {"kind": kind, "where": agent or "routers", "text": f"{count} messages ended so"}
+        yield {"kind": kind, "where": agent or "routers", "text": f"{many(count, 'message')} ended so"}
     for row in sorted((row for row in rows["targets"] if row.agent and row.wanted), key=lambda row: str(row.agent)):
         server, lack = row.agent.partition("/")[0], row.wanted - row.became
         if lack > 0 and server in lasts and server not in short:
-            text = f"{lack} of {row.wanted} messages have not arrived"
+            text = f"{lack} of {many(row.wanted, 'message')} {'has' if lack == 1 else 'have'} not arrived"
             yield {"kind": "undelivered", "where": row.agent, "text": text}
         elif lack < 0 and not short:
-            text = f"{row.became} reactions to {row.wanted} messages: see `mom check`"
+            text = f"{many(row.became, 'reaction')} to {many(row.wanted, 'message')}: see `mom check`"
             yield {"kind": "duplicates", "where": row.agent, "text": text}
     for row in rows["delays"]:
         if row.server and row.early:
-            text = (
-                f"{row.early} packets came before they left: the clocks differ by {row.ahead / cost.MS:.3f} ms or more"
-            )
+            early = many(row.early, "packet came before it", "packets came before they")
+            text = f"{early} left: the clocks differ by {row.ahead / cost.MS:.3f} ms or more"
             yield {"kind": "clocks", "where": f"{row.peer} to {row.server}", "text": text}
     mean = sum(loads.values()) / len(loads) if loads else 0
     for server, count in sorted(loads.items()):

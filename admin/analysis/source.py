@@ -41,6 +41,7 @@ from mombroker.admin.analysis.partitions import sized
 from mombroker.core.errors import MomError
 from mombroker.core.meta import INCARNATION
 from mombroker.core.trace import KINDS
+from mombroker.core.words import many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -448,8 +449,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, server: str, count: int) -> None:
         if self.request.strict:
             raise MomError(
-                f"{count} records of {server} went by the rules of [log] before this query read them; to go on without "
-                "them, set the option failOnDataLoss to false"
+                f"{many(count, 'record')} of {server} went by the rules of [log] before this query read them; to go on "
+                "without them, set the option failOnDataLoss to false"
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

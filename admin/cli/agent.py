@@ -10,6 +10,7 @@ from mombroker.admin.cli import moves, options
 from mombroker.admin.cli.deadletters import deadletters
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
+from mombroker.core.words import many
 
 
 @click.group(cls=Group)
@@ -176,11 +177,11 @@ def flat(found: dict[str, Any]) -> dict[str, Any]:
     row = {name: value for name, value in found.items() if name not in ("fields", "items", "tables", "consumes")}
     row |= {f"fields.{name}": _json(value) for name, value in found["fields"].items()}
     for name, items in found["items"].items():
-        row[f"items.{name}"] = f"{items['rows']} rows"
+        row[f"items.{name}"] = many(items["rows"], "row")
         first = [{**each, "value": _json(each["value"])} for each in items["first"]]
         row |= {f"first of items.{name}": first} if first else {}
     for name, table in found.get("tables", {}).items():
-        row[f"tables.{name}"] = f"{table['rows']} rows"
+        row[f"tables.{name}"] = many(table["rows"], "row")
         first = [{name: _json(value) for name, value in each.items()} for each in table["first"]]
         row |= {f"first of tables.{name}": first} if first else {}
     for each in found.get("consumes", ()):

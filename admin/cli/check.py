@@ -13,6 +13,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 from mombroker.net.exit_codes import ExitCode
 from mombroker.store.folder import STORE
 
@@ -157,4 +158,4 @@ def _tables(report: dict[str, Any], columns: str) -> None:
         most = sorted(report["agents"].items(), key=lambda pair: (-pair[1], pair[0]))
         show([{"agent": agent, "reactions": count} for agent, count in most[:SHOWN]], "table", "")
         if len(most) > SHOWN:
-            click.echo(f"... {len(most) - SHOWN} agents more; see -o json")
+            click.echo(f"... {many(len(most) - SHOWN, 'agent')} more; see -o json")

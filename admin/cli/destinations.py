@@ -12,6 +12,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.broker.names import name_of, spoken, subscription_name
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -116,7 +117,7 @@ def confirmed(file: Path, server: str | None, shown: str, verb: str, yes: bool) 
     """The same for what loses messages, once the operator has heard how many there are and agrees."""
     if not yes:
         messages = ask(file, server, shown, "destination")["messages"]
-        options.confirm(yes, f"{LOSING[verb]} {spoken(shown)}? {messages} messages are in it.")
+        options.confirm(yes, f"{LOSING[verb]} {spoken(shown)}? {many(messages, 'message is', 'messages are')} in it.")
     return ask(file, server, shown, verb)
 
 

@@ -19,6 +19,7 @@ from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.requests import DONE, LATER
 from mombroker.core.trace import FIELDS
+from mombroker.core.words import many
 from mombroker.net.exit_codes import ExitCode
 from mombroker.store.reader import SqliteReader
 
@@ -189,7 +190,7 @@ def trace(file: Path, otlp: str | None, target: Path | None) -> None:
     for batch in found:
         _post(f"{str(otlp).rstrip('/')}{traces.PATH}", json.dumps(batch).encode())
         spans += traces.count(batch)
-    click.echo(f"{spans} spans", err=True)
+    click.echo(many(spans, "span"), err=True)
 
 
 def _post(url: str, body: bytes) -> None:

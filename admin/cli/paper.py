@@ -19,6 +19,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, choose, output_options, show, whole, write
 from mombroker.admin.cli.progress import Bar, duration
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,7 +198,7 @@ def report(quick: bool, processes: int | None, spark: str | None, folder: Path, 
     for chosen in map(sweep.load, sweep.PAPERS):
         points = sweep.points(chosen, [*chosen.figures], not quick, chosen.seeds, {})
         work.append((chosen, points, sweep.Cache(folder / CACHE, chosen.name)))
-    click.echo(f"{len(work)} papers: {_told([_costs(*each) for each in work], processes, spark)}", err=True)
+    click.echo(f"{many(len(work), 'paper')}: {_told([_costs(*each) for each in work], processes, spark)}", err=True)
     chapters, values, hint = [], {}, _hint()
     for chosen, points, kept in work:
         click.echo(f"{chosen.number} {chosen.title}", err=True)

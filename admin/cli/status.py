@@ -9,6 +9,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 
 BRIEF = "server,state,links,reactions,sent,held,waiting,inbox_in_memory,dead_letters,store_bytes"
 
@@ -137,14 +138,12 @@ def sentence(wait: dict[str, Any], now: int) -> str:
         case "class":
             return f"{wait['agent']} waits in order to take {_first(wait)}: its class {wait['class']} {wait['reason']}"
         case "retry":
-            due = _span(max(0, wait["until"] - now))
-            return (
-                f"{wait['agent']} has failed {wait['attempts']} times and tries again in {due} to take {_first(wait)}"
-            )
+            due, failed = _span(max(0, wait["until"] - now)), many(wait["attempts"], "time")
+            return f"{wait['agent']} has failed {failed} and tries again in {due} to take {_first(wait)}"
         case "move":
             return f"{wait['agent']} moves to {wait['to']} and waits for {wait['reason']}"
         case "change":
-            return f"{wait['packets']} messages wait here for other domains: {wait['reason']}"
+            return f"{many(wait['packets'], 'message waits', 'messages wait')} here for other domains: {wait['reason']}"
         case "replica":
             return str(wait["reason"])
         case "full":
@@ -156,13 +155,14 @@ def sentence(wait: dict[str, Any], now: int) -> str:
 
 
 def _first(wait: dict[str, Any]) -> str:
-    behind = f", {wait['behind']} more wait behind it" if wait["behind"] else ""
+    behind = f", {many(wait['behind'], 'more waits', 'more wait')} behind it" if wait["behind"] else ""
     return f"{wait['message']}{behind}"
 
 
 def _packets(wait: dict[str, Any]) -> str:
     trouble = f" ({wait['trouble']})" if wait["trouble"] else ""
-    return f"{wait['packets']} packets in domain {wait['domain']} wait for {wait['peer']}{trouble}"
+    verb = "waits" if wait["packets"] == 1 else "wait"
+    return f"{many(wait['packets'], 'packet')} in domain {wait['domain']} {verb} for {wait['peer']}{trouble}"
 
 
 def _seen(link: dict[str, Any], now: int) -> str:

@@ -19,6 +19,7 @@ from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.admin.topology.front import AXES, GAIN, Option, dominates, front, gains
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
+from mombroker.core.words import many
 from mombroker.lab.replay import Played, replay
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Advice:
     def verdict(self) -> str:
         current, proposed = self.options[CURRENT], self.options[PROPOSED]
         if self.changes:
-            text = f"{len(self.changes)} changes: {words.figures(current.cost, proposed.cost)}"
+            text = f"{many(len(self.changes), 'change')}: {words.figures(current.cost, proposed.cost)}"
             dear = "; but for that nothing is to be gained. " if self.gain < GAIN else ". "
             return f"{self.forced}{dear}{text}" if self.forced else text
         kept = f"; kept, though not among the back ends allowed: {listed(self.kept)}" if self.kept else ""

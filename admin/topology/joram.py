@@ -13,6 +13,7 @@ from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.ids import SERVER_NAME
 from mombroker.core.layouts import MOST_PORT, PORT
 from mombroker.core.topology import Domain, Server, Topology, address, is_loopback, suggestion
+from mombroker.core.words import many
 
 MAX_BYTES = 16 << 20  # of an a3servers.xml
 MAX_NAME = 64
@@ -217,7 +218,8 @@ class _Reading:
     def leave_out_the_lonely(self) -> None:
         """Domains that order nothing, and servers that JORAM lets stand alone: they are no part of a bus."""
         for name in [name for name, members in self.members.items() if len(members) < 2]:
-            self.left.append(f"domain {name} of {len(self.members.pop(name))} servers (it has nothing to order)")
+            servers = many(len(self.members.pop(name)), "server")
+            self.left.append(f"domain {name} of {servers} (it has nothing to order)")
         joined = {server for members in self.members.values() for server in members}
         lonely = [name for name in self.servers if name not in joined]
         if len(lonely) == len(self.servers) > 1:

@@ -15,6 +15,7 @@ from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
+from mombroker.core.words import many
 from mombroker.lab.bus_workloads import Send
 from mombroker.net import adminclient
 
@@ -142,8 +143,8 @@ def _waiting(stand: Stand, change: Change) -> Iterator[str]:
         if seen.state == UP:
             for link in seen.status["links"]:
                 if link["domain"] in change.frozen and (link["waiting"] or link["held"]):
-                    held = f", and {link['held']} from it are held" if link["held"] else ""
-                    yield f"{link['waiting']} packets wait in {name} for {link['peer']}{held}"
+                    held = f", and {many(link['held'], 'from it is', 'from it are')} held" if link["held"] else ""
+                    yield f"{many(link['waiting'], 'packet waits', 'packets wait')} in {name} for {link['peer']}{held}"
 
 
 def _held(stand: Stand, name: str) -> tuple[list[str], list[str]]:
@@ -170,10 +171,11 @@ def _local(row: dict[str, Any], server: str) -> str:
 
 def _phrase(row: dict[str, Any], server: str) -> str:
     if not row["name"]:
-        return f"{row['messages']} {row['kind']}{' of clients' if row['kind'] == 'connections' else ''}"
+        what = many(row["messages"], row["kind"].removesuffix("s"))
+        return f"{what}{' of clients' if row['kind'] == 'connections' else ''}"
     messages = row.get("messages", 0)
     what = row["name"] if row["kind"] == "queue" else f"{row['kind']} {_local(row, server)}"
-    return f"{what} with {messages} message{'s' if messages > 1 else ''}" if messages else str(what)
+    return f"{what} with {many(messages, 'message')}" if messages else str(what)
 
 
 def _holdings(stand: Stand, name: str) -> list[str]:

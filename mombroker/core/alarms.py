@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
+from mombroker.core.words import many
 
 FREE_PERCENT, FREE_MOST = 2, 1 << 30  # of the file system of the store, unless min_free is set
 UNDER_WAY = 32 << 20  # bytes that a write-ahead log and the batches under way may take once the alarm is there
@@ -40,7 +41,8 @@ class Alarms:
         """Why no work is taken from outside, one sentence each."""
         most = self.limits.max_store
         store = [f"the store holds {self.last.bytes} bytes of max_store = {most}"] if self.last.bytes >= most else []
-        gate = f"{self.gate} messages wait until the domains have changed, max_gate is {self.limits.max_gate}"
+        wait = many(self.gate, "message waits", "messages wait")
+        gate = f"{wait} until the domains have changed, max_gate is {self.limits.max_gate}"
         return store + ([gate] if self.gate >= self.limits.max_gate else []) + list(self.reasons.values())
 
     def measured(self, event: StoreSize) -> list[str]:

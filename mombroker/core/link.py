@@ -14,6 +14,7 @@ from mombroker.core.events import LinkFrame, Ready
 from mombroker.core.hello import Hello
 from mombroker.core.meta import ALONE
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
+from mombroker.core.words import many
 
 LAST = (1 << LINK_BITS) - 1  # sequence of a link
 FRAME_PACKETS = 256
@@ -315,16 +316,17 @@ class Link:
         # An old copy that has been at work since may have sent as many as the peer has received, but others.
         sent = self.durable if self.alone is None else min(self.durable, self.alone)
         if hello.received > sent:
-            raise _old(me, f"{peer} has received {hello.received} messages of {me} in {where}, which sent only {sent}")
+            more = many(hello.received, "message")
+            raise _old(me, f"{peer} has received {more} of {me} in {where}, which sent only {sent}")
         if hello.acked > self.received_durable:
-            had = self.received_durable
-            raise _old(me, f"{me} has acknowledged {hello.acked} messages of {peer} in {where}, and has only {had}")
+            acked, had = many(hello.acked, "message"), self.received_durable
+            raise _old(me, f"{me} has acknowledged {acked} of {peer} in {where}, and has only {had}")
         if hello.sent < self.received_durable:
-            had = self.received_durable
-            raise _old(peer, f"{me} has received {had} messages of {peer} in {where}, which sent only {hello.sent}")
+            more = many(self.received_durable, "message")
+            raise _old(peer, f"{me} has received {more} of {peer} in {where}, which sent only {hello.sent}")
         if hello.received < self.acked:
-            had = hello.received
-            raise _old(peer, f"{peer} has acknowledged {self.acked} messages of {me} in {where}, and has only {had}")
+            acked, had = many(self.acked, "message"), hello.received
+            raise _old(peer, f"{peer} has acknowledged {acked} of {me} in {where}, and has only {had}")
 
     def seen(self) -> int:
         """The last sequence that the peer can have received."""

@@ -29,6 +29,7 @@ from mombroker.core.meta import LOSS, PLAN
 from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
+from mombroker.core.words import many
 
 FENCED, TELLING, DRAINING, DONE = "fenced", "telling", "draining", "switched"  # phases
 CHANGING = (
@@ -357,8 +358,9 @@ class Losses:
         self._keep(loss)
         if not again:
             self.tx.note(
-                f"domain {loss.domain} has begun anew without {listed(loss.lost)}: {loss.dead} messages that were on "
-                "their way are dead letters here"
+                f"domain {loss.domain} has begun anew without {listed(loss.lost)}: "
+                f"{many(loss.dead, 'message', 'messages')} on the way "
+                f"{'is a dead letter' if loss.dead == 1 else 'are dead letters'} here"
             )
             self.fences.declare()
 

@@ -35,6 +35,7 @@ from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
 from mombroker.core.truth import EPOCH_BITS, Truth, read_more
+from mombroker.core.words import many
 
 AGENT = "_change"
 READY, ANSWER, FORGET, FREEZE, MARKED, SWITCHED = "_ready", "_answer", "_unplan", "_freeze", "_mark", "_switched"
@@ -236,12 +237,13 @@ class Reconfiguration:
         """What of ours is still in S, in words."""
         for part in self._parts():
             if part.pending:
-                yield f"{part.pending} copies of its own in domain {part.name}"
+                yield f"{many(part.pending, 'copy', 'copies')} of its own in domain {part.name}"
             if count := len(part.core.held()) + len(part.core.parked()):
-                yield f"{count} packets that wait in domain {part.name}"
+                yield f"{many(count, 'packet that waits', 'packets that wait')} in domain {part.name}"
             for link in part.links.values():
                 if link.waiting() and link.peer not in self.ahead and link.peer not in self._lost():
-                    yield f"{link.peer}, to acknowledge {link.sent - link.acked} packets in domain {part.name}"
+                    packets = many(link.sent - link.acked, "packet")
+                    yield f"{link.peer}, to acknowledge {packets} in domain {part.name}"
 
     def _lost(self) -> list[str]:
         return self.plan.lost if self.plan is not None else []
@@ -269,7 +271,8 @@ class Reconfiguration:
         for message in own:  # what another one was to order
             self.channel.hand_over_own(message)
         if plan.seen:
-            tx.note(f"has not waited for {listed(plan.lost)}, lost for good: {dead} messages are dead letters here")
+            died = many(dead, "message is a dead letter", "messages are dead letters")
+            tx.note(f"has not waited for {listed(plan.lost)}, lost for good: {died} here")
         for server in [*plan.inside, *plan.lost]:
             tx.rows.meta[f"{MARK}{server}"] = None
         plan.phase, plan.text, plan.behind = DRAINING, "", list(change.replacing)

@@ -57,6 +57,7 @@ from mombroker.core.timers import Timers
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import COMMIT, Commits
 from mombroker.core.truth import Truth
+from mombroker.core.words import many
 
 
 class AgentServer:
@@ -262,9 +263,9 @@ class AgentServer:
         rows = [id for id, _ in self.reader.agents("", 1_000) if not id.startswith((f"{me}/_", f"{me}/conn:"))]
         found += [id for id in {**dict.fromkeys(rows), **self.arrivals.coming} if id not in named]
         if clients := sum(id.startswith(f"{me}/conn:") for id in self.natives.agents):
-            found.append(f"{clients} connections of clients")
+            found.append(f"{many(clients, 'connection')} of clients")
         if letters := len(self.dead_letters.letters):
-            found.append(f"{letters} dead letters")
+            found.append(many(letters, "dead letter"))
         return found
 
     def _moved_from(self, server: str) -> None:

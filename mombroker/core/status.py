@@ -13,6 +13,7 @@ from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.requests import Reply, reads
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import listed
+from mombroker.core.words import many
 
 SAMPLE = 64  # packets whose size stands for that of all
 AWAY_NS = 10 * times.SECOND  # a neighbour that was not seen for so long is no longer just starting again
@@ -128,26 +129,27 @@ def _problems(server: AgentServer) -> list[str]:
         stuck.setdefault(f"{row['class']} {row['reason']}", []).append(row)
     for what, rows in stuck.items():
         agents = listed(row["agent"] for row in rows)
-        waiting = sum(row["waiting"] for row in rows)
+        wait = many(sum(row["waiting"] for row in rows), "message waits", "messages wait")
         out.append(
-            f"{what}: {waiting} messages wait for {agents}; bring the class back and start {server.name} again, or "
-            f"delete what is not needed any more by `mom agent delete`"
+            f"{what}: {wait} for {agents}; bring the class back and start {server.name} again, or delete what is not "
+            "needed any more by `mom agent delete`"
         )
     if server.tx.full:
         waiting = {
             link.peer: link.sent - link.acked for c in server.channel.domains.values() for link in c.links.values()
         }
         blame = max(waiting, key=lambda peer: waiting[peer], default="")
-        backlog = f"; most of it waits for {blame} ({waiting[blame]} packets)" if blame and waiting[blame] else ""
+        most = f"; most of it waits for {blame} ({many(waiting[blame], 'packet')})" if blame and waiting[blame] else ""
         out.append(
-            f"no work is taken from outside: {', '.join(server.alarms.why())}{backlog}; make room, bring the peer "
+            f"no work is taken from outside: {', '.join(server.alarms.why())}{most}; make room, bring the peer "
             "back, or change the limit"
         )
     begun = max((each.since for each in (server.change.plan, server.coordinator.run) if each), default=0)
     if begun and server.tx.now - begun > AWAY_NS and (waits := _change(server)):
+        wait = many(len(server.channel.gate), "message waits", "messages wait")
         out.append(
-            f"{waits}; {len(server.channel.gate)} messages wait here to enter what changes: start who is down, or, if "
-            "a store is gone for good, run `mom server lost` for it; `mom topology status` tells of all"
+            f"{waits}; {wait} here to enter what changes: start who is down, or, if a store is gone for good, run `mom "
+            "server lost` for it; `mom topology status` tells of all"
         )
     known = revision.history(server.reader.meta(HISTORY))
     for name in server.newcomers.expected():
@@ -163,9 +165,10 @@ def _problems(server: AgentServer) -> list[str]:
             f"{server.name} --end`"
         )
     if server.aside.kept:
+        damaged = many(len(server.aside.kept), "damaged row was", "damaged rows were")
         out.append(
-            f"{len(server.aside.kept)} damaged rows were set aside: see to the disk; `mom store verify` looks "
-            "for more, `mom store salvage` exports what can be read"
+            f"{damaged} set aside: see to the disk; `mom store verify` looks for more, `mom store salvage` exports "
+            "what can be read"
         )
     for consumer in server.channel.domains.values():
         if consumer.core.spreads:
@@ -178,9 +181,11 @@ def _problems(server: AgentServer) -> list[str]:
                 waiting_for = sum(
                     any(origin == link.member for origin, _ in missing) for _, missing in consumer.core.held()
                 )
+                packets = many(link.sent - link.acked, "packet waits", "packets wait")
+                held = many(waiting_for, "held message waits", "held messages wait")
                 out.append(
-                    f"{link.peer} is refused: {reason} ({link.sent - link.acked} packets wait for it here, "
-                    f"{waiting_for} held messages in domain {consumer.name} wait for messages that only it had)"
+                    f"{link.peer} is refused: {reason} ({packets} for it here, and in domain {consumer.name} {held} "
+                    "for messages that only it had)"
                 )
     return out
 
@@ -207,7 +212,7 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
     size = packets * sum(sample) // max(1, len(sample))  # reading all of a long queue would hold up the server
     return (
         f"{link.peer} is down, and what others tell each other in domain {link.domain} is kept for it, too, on every "
-        f"member that sends to it: {packets} packets of about {size} bytes here; bring it back"
+        f"member that sends to it: {many(packets, 'packet')} of about {size} bytes here; bring it back"
     )
 
 

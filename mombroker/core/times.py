@@ -1,6 +1,8 @@
 """Times of the wall clock in ns, bounded to the year 2116: rows and numbers on the wire have 63 bits. A later value,
 which clients use for "never", becomes that bound."""
 
+from mombroker.core.words import many
+
 SECOND, MS = 1_000_000_000, 1_000_000
 FAR = 60 * SECOND  # clocks that differ by more are wrong, not only apart
 LONG = 366 * 86_400 * SECOND  # a server that seems to have been down for longer has a wrong clock, more likely
@@ -33,7 +35,7 @@ def shown(span: int) -> str:
     for unit, size in (("days", 86_400 * SECOND), ("hours", 3_600 * SECOND), ("minutes", 60 * SECOND)):
         if span >= 2 * size:
             return f"{span // size} {unit}"
-    return f"{span // SECOND} seconds"
+    return many(span // SECOND, "second")
 
 
 def in_ms(seconds: float) -> int:

@@ -13,6 +13,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 
 CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of 1.3 are all good
 DAY_S = 86_400
@@ -89,7 +90,7 @@ def ending(file: str, expires: int, now: int) -> str:
     left = expires - now
     if left > SOON_S:
         return ""
-    when = f"ends in {left // DAY_S} days" if left >= 0 else "has ended: clients refuse it"
+    when = f"ends in {many(left // DAY_S, 'day')}" if left >= 0 else "has ended: clients refuse it"
     return f"the certificate {file} {when}: put a new one in its place, and `mom server reload` takes it"
 
 

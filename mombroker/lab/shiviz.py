@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from mombroker.core.errors import line
 from mombroker.core.trace import Record
+from mombroker.core.words import many
 
 HEAD = "(?<date>\\S*) (?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})\n\n"  # how to read it; there is one execution
 LEAVES = ("send", "forward", "relay")  # records of a server from which a packet has left
@@ -69,7 +70,7 @@ def said(record: Record) -> str:
         case "forward" | "relay":
             return f"{record.kind} {message} to {', '.join(dict.fromkeys(peer for _, peer, *_ in record.out))}"
         case "hold":
-            return f"{message} waits for {len(record.missing)} messages in domain {record.domain}"
+            return f"{message} waits for {many(len(record.missing), 'message')} in domain {record.domain}"
         case _:
             return f"{record.kind} {message} {record.agent} {record.detail}"
 

@@ -22,6 +22,7 @@ from mombroker.core.batch import EVERY, LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
 from mombroker.core.meta import DROPPED, NEXT, ORDER, SERVER
+from mombroker.core.words import many
 from mombroker.store import columns, folder, mark, schema
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
 
@@ -131,16 +132,16 @@ def _queue_out(store: SqliteReader) -> Iterator[str]:
     )
     queues = {link: (low - (link << LINK_BITS), high - (link << LINK_BITS), rows) for link, low, high, rows in counted}
     for id in sorted(queues.keys() - links.keys()):
-        yield f"the out-queue of link {id} has {queues[id][2]} packets, but there is no such link"
+        yield f"the out-queue of link {id} has {many(queues[id][2], 'packet')}, but there is no such link"
     for id, link in links.items():
         name = f"the out-queue to {link.peer} in domain {link.domain}"
         low, high, rows = queues.get(id, (link.sent + 1, link.sent, 0))
         if link.acked > link.sent:
-            yield f"{name}: {link.acked} packets are acknowledged, but only {link.sent} were sent"
+            yield f"{name}: {many(link.acked, 'packet is', 'packets are')} acknowledged, but only {link.sent} were sent"
         elif (low, high) != (link.acked + 1, link.sent):
             yield f"{name} holds {_range(low, high)}, but not acknowledged is {_range(link.acked + 1, link.sent)}"
         if rows != high - low + 1:
-            yield f"{name} lacks {high - low + 1 - rows} packets between {low} and {high}"
+            yield f"{name} lacks {many(high - low + 1 - rows, 'packet')} between {low} and {high}"
 
 
 def _range(low: int, high: int) -> str:
@@ -181,12 +182,13 @@ def _strangers(store: SqliteReader, table: str) -> list[tuple[str, int]]:
 def _items(store: SqliteReader) -> Iterator[str]:
     for table in ("message", *store.tables_since(3, "held")):
         for agent, count in _strangers(store, table):
-            yield f"there are {count} items of agent {agent}, but no such agent"
+            yield f"{many(count, 'item')} of agent {agent} without such an agent"
 
 
 def _tasks(store: SqliteReader) -> Iterator[str]:
     for agent, count in _strangers(store, "task"):
-        yield f"there are {count} timers or deferred functions of agent {agent}, but no such agent"
+        tasks = many(count, "timer or deferred function", "timers or deferred functions")
+        yield f"{tasks} of agent {agent} without such an agent"
     for task in store.tasks():
         if task.kind == "timer" or task.kind.startswith(EVERY):
             try:

@@ -229,7 +229,7 @@ def test_dead_letters_are_listed_and_retried(bus):
             ("queue:DLQ.ann:daily", "war", "sub:ann:daily", "1"),
             *(("queue:DLQ.fragile", f"{number}", "queue:fragile", "1") for number in range(3)),
         ]  # fmt: skip
-        assert "given back 1 times" in bus.mom("dlq", "list").stdout
+        assert "given back 1 time" in bus.mom("dlq", "list").stdout
         assert bodies(bus.json("dlq", "list", "DLQ.fragile", "--where", "n > 1")) == ["2"]
         assert bus.json("dlq", "retry", "DLQ.fragile", "--where", "n > 1")[0]["moved"] == 1
         assert consumer.receive(30).body == "2"
@@ -354,7 +354,7 @@ def test_nobody_is_asked_about_what_is_not_there(bus, words):
 def test_who_loses_messages_is_asked_first(bus):
     bus.mom("send", "-s", "a", "/queue/dear", "x")
     refused = bus.mom("queue", "delete", "dear", code=1, stdin="n\n")
-    assert "Delete queue:dear? 1 messages are in it. [y/N]" in refused.output
+    assert "Delete queue:dear? 1 message is in it. [y/N]" in refused.output
     assert bodies(bus.json("queue", "browse", "dear")) == ["x"]
     bus.mom("queue", "delete", "dear", stdin="y\n")
     assert "queue:dear" not in bus.mom("queue", "list").stdout

@@ -133,7 +133,7 @@ def test_a_server_leaves_while_the_others_work_with_all_that_it_holds_if_that_is
     bus.mom("send", "-s", "c", "/queue/of-c", "kept")
     with jms.connect(bus.urls["b"], reconnect=0) as context:
         said = bus.mom("topology", "apply", "--yes", code=1).stderr
-        assert "b cannot leave, and holds 1 connections of clients" in said and "--drop" in said
+        assert "b cannot leave, and holds 1 connection of clients" in said and "--drop" in said
         context.send("/queue/of-b", "given up").wait(30)
         said = bus.mom("topology", "apply", "--yes", code=1).stderr
         assert "b cannot leave, and holds queue:of-b" in said

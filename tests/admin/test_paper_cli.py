@@ -266,7 +266,7 @@ def test_the_time_is_told_before_a_sweep_begins_as_this_machine_is_now(monkeypat
 def test_the_report_is_one_page_and_goes_on_where_it_stopped(mom, tmp_path, only_ks):
     pytest.importorskip("matplotlib")
     first = mom("report", "--processes", "1", "--to", "page.html")
-    assert "1 papers: 56 runs, about" in first.stderr and "0 are there already" in first.stderr
+    assert "1 paper: 56 runs, about" in first.stderr and "0 are there already" in first.stderr
     text = (tmp_path / "page.html").read_text()
     assert text.count("data:image/png;base64,") == 6 and "cannot be judged" in text
     assert "0 runs" in mom("report").stderr and (tmp_path / "mom-papers" / "report-quick.html").exists()

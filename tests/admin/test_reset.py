@@ -217,7 +217,7 @@ def test_a_changed_domain_needs_a_bus_at_rest_and_starts_its_clocks_anew():
     b.cut("a", "b")
     tell(b, "under way", "b")
     grown = topology({"x": "abre", "y": "rcd"}, declared("e"), allow=("tests",))
-    with pytest.raises(MomError, match="1 packets wait in a for b"):
+    with pytest.raises(MomError, match="1 packet waits in a for b"):
         restart(b, grown)
     b.down.clear()
     for name in b.topology.servers:

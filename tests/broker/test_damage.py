@@ -150,7 +150,7 @@ def test_a_damaged_entry_of_a_duplicate_list_is_told_once_when_its_queue_is_used
         alone.go(ClientCommands(1, [Send(QUEUE, b"of nobody's list", shown=QUEUE)]))
         (note,) = alone.notes
         assert note.startswith("what a producer has sent, of which a repeat is not noticed now, in the duplicate list")
-        assert status(alone.server)["problems"][0].startswith("1 damaged rows were set aside")
+        assert status(alone.server)["problems"][0].startswith("1 damaged row was set aside")
         sent = [Send(QUEUE, b"again", shown=QUEUE, dedup=(f"p{n}", 1)) for n in range(3)]
         alone.go(ClientCommands(1, sent))
         assert len(alone.notes) == 1

@@ -51,7 +51,7 @@ def test_one_that_nobody_uses_ends_after_the_time_that_its_policy_says(restart):
     b.later(1)
     assert not there(b) and not b.stored("sub:me:d") and "sub:me:d" not in b.servers["a"].names.known
     assert not [key for key in b.stores["a"].meta() if key.startswith("topic:")]
-    assert "sub:me:d ended: nobody has consumed from it for 7 days; 1 messages went with it" in b.servers["a"].tx.notes
+    assert "sub:me:d ended: nobody has consumed from it for 7 days; 1 message went with it" in b.servers["a"].tx.notes
 
 
 def test_one_in_use_stays_and_so_does_one_that_was_in_use_when_the_server_died():

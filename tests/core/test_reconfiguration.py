@@ -273,7 +273,7 @@ def test_a_server_that_holds_something_cannot_leave():
     assert said.startswith("f cannot leave, and holds queue:kept: move that or delete it first, or give it up by")
     bus.ask("f", "delete_destination", destination="queue:kept")
     bus.servers["f"].step(ClientOpened(9, "", session="f/9"), bus.now)
-    assert "f cannot leave, and holds 1 connections of clients" in apply(bus, new)
+    assert "f cannot leave, and holds 1 connection of clients" in apply(bus, new)
     at_rest(bus, 1)
     assert "have that in two plans" in apply(bus, {"x": "abcq", "y": "cd", "z": "def"})
 

@@ -45,7 +45,7 @@ def test_a_whole_store_has_no_faults_while_it_is_open_or_closed(opened, tmp_path
 
 
 PLANTED = [
-    ("DELETE FROM link WHERE id = 2", "the out-queue of link 2 has 1 packets, but there is no such link"),
+    ("DELETE FROM link WHERE id = 2", "the out-queue of link 2 has 1 packet, but there is no such link"),
     ("UPDATE link SET peer = 'rome' WHERE id = 2", "link 2 is to rome in domain core, which is no neighbour"),
     ("UPDATE link SET domain = 'east' WHERE id = 2", "link 2 is to nice in domain east, which is no neighbour"),
     (
@@ -82,16 +82,16 @@ PLANTED = [
     ("UPDATE task SET id = 103 WHERE id = 7", "id 103 in table task is above the mark of used ids, 100"),
     (
         "UPDATE message SET agent = 'paris/gone' WHERE id = 4",
-        "there are 1 items of agent paris/gone, but no such agent",
+        "1 item of agent paris/gone without such an agent",
     ),
     ("UPDATE held SET id = 104 WHERE id = 10", "id 104 in table held is above the mark of used ids, 100"),
     (
         "UPDATE held SET agent = 'paris/gone' WHERE id = 10",
-        "there are 1 items of agent paris/gone, but no such agent",
+        "1 item of agent paris/gone without such an agent",
     ),
     (
         "UPDATE task SET agent = 'paris/gone' WHERE id = 8",
-        "there are 1 timers or deferred functions of agent paris/gone, but no such agent",
+        "1 timer or deferred function of agent paris/gone without such an agent",
     ),
     (
         "UPDATE task SET data = x'00' WHERE id = 7",

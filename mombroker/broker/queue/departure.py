@@ -13,6 +13,7 @@ from mombroker.broker.queue.movable import CLOSED, ENDED, FOLLOWS, PAGE, Movable
 from mombroker.broker.queue.work import MOVE
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
+from mombroker.core.words import many
 
 ASKED, WAITS, SENDS, POLLS, TURNS, ENDS, LINGERS = range(7)  # how far it has come
 PAGE_BYTES = 256 << 10
@@ -277,7 +278,7 @@ class Departure:
         if self.phase == WAITS and self.queue.at_rest():
             return "all to learn that it moves"
         if self.phase in (WAITS, LINGERS):
-            return f"{queue.messages.count_unacked()} messages that consumers have"
+            return f"{many(queue.messages.count_unacked(), 'message')} that consumers have"
         others = ", ".join(sorted(self.waits - {queue.tx.name}))
         if not others:
             return ""

@@ -12,6 +12,7 @@ from mombroker.broker.queue.lane import Lane, Pool
 from mombroker.broker.queue.schedule import DELAYED, Schedule
 from mombroker.broker.queue.settings import Settings
 from mombroker.core.batch import Damage
+from mombroker.core.words import many
 
 LANES = {f"p{number}": number for number in range(10)}  # collection -> priority
 
@@ -267,10 +268,8 @@ class QueueMessages:
 
     def _lacks(self, lane: Lane) -> None:
         """The store has fewer messages of a lane than it should: nobody waits for them."""
-        self.tx.note(
-            f"{lane.rest} messages of {self.settings.destination} are not in the store any more, which is damaged: see "
-            "`mom store verify`"
-        )
+        lacks = many(lane.rest, "message is", "messages are")
+        self.tx.note(f"of {self.settings.destination} {lacks} not in the store any more; see `mom store verify`")
         self.count -= lane.rest
         self.ready -= lane.rest
         lane.rest = 0

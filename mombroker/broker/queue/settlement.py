@@ -16,6 +16,7 @@ from mombroker.broker.queue.messages import QueueMessages
 from mombroker.broker.queue.settings import Settings
 from mombroker.broker.queue.work import MOVE, Work
 from mombroker.core.batch import HeldRow
+from mombroker.core.words import many
 
 SETTLED = 8  # messages that cost as much as looking at one
 NONE: Mapping[str, int] = MappingProxyType({})  # an idle queue is small
@@ -120,7 +121,7 @@ class Settlement:
         item.failures += 1
         if not dead and (at_once or item.failures > policy.max_redeliveries):
             last = ", at last by the loss of its consumer's connection" if lost else ""
-            self.dead_letters.take(item, f"given back {item.failures} times{last}", True)
+            self.dead_letters.take(item, f"given back {many(item.failures, 'time')}{last}", True)
         else:
             self._return(item, 0 if lost else self.queue.tx.now + policy.backoff_ns(item.failures))
 

@@ -13,6 +13,7 @@ from mombroker.broker.protocol import Consume
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.selectors import Matches, Required
 from mombroker.core.errors import MomError
+from mombroker.core.words import many
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
 
@@ -86,7 +87,7 @@ class SessionConsumer:
             under_way += len(self.unsettled)
         if not 0 <= credit <= MAX_PREFETCH - under_way:
             raise MomError(
-                f"subscription {self.sub!r} has {under_way} messages unsettled or under way, of at most "
+                f"subscription {self.sub!r} has {many(under_way, 'message')} unsettled or under way, of at most "
                 f"{MAX_PREFETCH}: settle some before it gets credit for {credit} more"
             )
         self.credit += credit

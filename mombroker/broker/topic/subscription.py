@@ -21,6 +21,7 @@ from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.times import SECOND
+from mombroker.core.words import many
 
 LONELY_NS = 10 * SECOND  # a shared one that is not durable waits so long for its first consumer
 GRACE_NS = 3_600 * SECOND  # none is ended for being idle so soon after a start: clients come back, clocks are set right
@@ -333,7 +334,7 @@ class Subscription(Queue):
         at = max(times.after(self.seen, times.of_seconds(timeout)), self._grace)
         if at <= tx.now and self.natives.clock.ahead <= times.FAR:
             idle, shown, count = times.shown(tx.now - self.seen), self.settings.destination, self.messages.count
-            tx.note(f"{shown} ended: nobody has consumed from it for {idle}; {count} messages went with it")
+            tx.note(f"{shown} ended: nobody has consumed from it for {idle}; {many(count, 'message')} went with it")
             self._end_it()
         elif at != self._idle_at:
             self._idle_at = at

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from mombroker.core.raft.messages import Members
 from mombroker.core.raft.replica import CLOSE, LEADER
 from mombroker.core.topology import Server
+from mombroker.core.words import many
 from mombroker.net.replicas.consensus import Consensus
 from mombroker.net.replicas.membership import Membership, name_of
 
@@ -93,12 +94,12 @@ class Report:
             if row["role"] == "lost":
                 what = f"{name} was not met, or has lost its disk: then `mom replica replace {name}` makes it anew"
             elif not row["up"]:
-                what = f"{name} does not answer, and is {behind:,} entries behind"
+                what = f"{name} does not answer, and is {many(behind, 'entry', 'entries')} behind"
             elif behind > CLOSE:
-                what = f"{name} is {behind:,} entries behind"
+                what = f"{name} is {many(behind, 'entry', 'entries')} behind"
             else:
                 continue
-            yield row, f"{good} of {len(voters)} replicas are up to date: {what}"
+            yield row, f"{good} of {len(voters)} replicas {'is' if good == 1 else 'are'} up to date: {what}"
 
 
 def _role(members: Members, id: str, leads: bool) -> str:

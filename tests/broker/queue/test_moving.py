@@ -104,7 +104,7 @@ def test_consumers_go_on_at_the_new_home_without_notice():
     move(b)
     b.pump()
     assert home(b) == "b"
-    assert b.ask("a", "destination", destination="queue:orders")["waits_for"] == "1 messages that consumers have"
+    assert b.ask("a", "destination", destination="queue:orders")["waits_for"] == "1 message that consumers have"
     b.connect("a").send("queue:orders", *"2345678")
     assert sorted(text for each in takers for text in each.texts) == [*"12345678"]
     assert all(len(each.texts) == 2 for each in takers), "none has more than its window, wherever it comes from"
