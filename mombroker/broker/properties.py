@@ -72,7 +72,7 @@ def read(packed: bytes) -> dict[str, Value]:
     return found
 
 
-def _check(properties: Mapping[str, Value]) -> None:
+def _check(properties: Mapping[Any, Any]) -> None:
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} of them, of at most {MAX_PROPERTIES}")
     for name, value in properties.items():

@@ -118,7 +118,7 @@ _READ = {row.name: (row.field, row.read) for row in ROWS if row.field}
 OPTIONS = frozenset((*(row.name for row in ROWS), *foreign.NAMES[SEND]))
 PROPERTIES = frozenset(row.name for row in ROWS if row.property)
 # What is no property of a message: of the frame, the broker's, or an option. It does not travel as it is.
-CONTROL = SAID | {"receipt", "transaction"} | (OPTIONS - PROPERTIES - foreign.IGNORED[SEND].keys())
+CONTROL = SAID | {"receipt", "transaction"} | (OPTIONS - PROPERTIES).difference(foreign.IGNORED[SEND])
 
 
 class Now:

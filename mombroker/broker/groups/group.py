@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 from urllib.parse import unquote
 
 import msgpack
@@ -45,7 +45,7 @@ class Group(Native):
     ends      it is to be no more
     """
 
-    path = "mombroker.broker.groups.group:Group"
+    path: ClassVar[str] = "mombroker.broker.groups.group:Group"
 
     __slots__ = ("name", "home", "placed", "ends")
 
@@ -140,11 +140,6 @@ class Group(Native):
         self.home.close()
         self._changed()
 
-    handlers: ClassVar[Any] = {
-        Join.wire: joins, Leave.wire: leaves, Flush.wire: flushes, Restored.wire: restored,
-        Place.wire: places, Ack.wire: _stable,
-    }  # fmt: skip
-
     def _changed(self) -> None:
         self.change()
         self.tx.urgency = COMMIT
@@ -156,6 +151,17 @@ class Group(Native):
         self.home.check()
 
 
+Group.handlers = {
+    Join.wire: Group.joins,
+    Leave.wire: Group.leaves,
+    Flush.wire: Group.flushes,
+    Restored.wire: Group.restored,
+    Place.wire: Group.places,
+    Ack.wire: Group._stable,
+}
+
+
 def name_of_group(id: str) -> str:
-    """The name of a group, as authors write it."""
+    """The name of a group,
+    as authors write it."""
     return unquote(id.partition("/")[2].partition(":")[2])

@@ -54,7 +54,7 @@ class Queue(Native):
     move          while it is on its way from or to another server
     """
 
-    path = "mombroker.agents.queue:Queue"
+    path: ClassVar[str] = "mombroker.agents.queue:Queue"
     deletable = True
     rows_are = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
     one_lane: ClassVar[int | None] = None  # of all messages, if their priorities do not count
@@ -371,12 +371,6 @@ class Queue(Native):
 
     def leave(self) -> None: ...
 
-    handlers: ClassVar[Any] = {
-        ClientMessage.wire: enqueue, Settle.wire: settle, Consume.wire: consume, Flow.wire: flow, Cancel.wire: cancel,
-        Gone.wire: gone, Page.wire: page, Taken.wire: taken, Passed.wire: passed,
-        Ready.wire: ready,
-    }  # fmt: skip
-
     # -- what goes on --------------------------------------------------------------------------------------------
 
     def alarm(self) -> None:
@@ -426,3 +420,17 @@ class Queue(Native):
         assert not self.messages.purged and not self.schedule.ripe, "a purge, or what was due, is left lying"
         self.schedule.check()
         self.dispatcher.check()
+
+
+Queue.handlers = {
+    ClientMessage.wire: Queue.enqueue,
+    Settle.wire: Queue.settle,
+    Consume.wire: Queue.consume,
+    Flow.wire: Queue.flow,
+    Cancel.wire: Queue.cancel,
+    Gone.wire: Queue.gone,
+    Page.wire: Queue.page,
+    Taken.wire: Queue.taken,
+    Passed.wire: Queue.passed,
+    Ready.wire: Queue.ready,
+}

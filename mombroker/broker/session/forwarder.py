@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import name_of
 from mombroker.broker.native import Native
@@ -19,4 +17,5 @@ class Forwarder(Native):
         names.declare(name, Queue.path, b"")
         self.post(names.resolve(name), client_message)
 
-    handlers: ClassVar[Any] = {ClientMessage.wire: forward}
+
+Forwarder.handlers = {ClientMessage.wire: Forwarder.forward}

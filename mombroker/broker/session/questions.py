@@ -12,7 +12,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 import msgpack
@@ -121,7 +121,8 @@ class Asker(Native):
         else:
             self.service.topics.publish(answer, self.id)
 
-    handlers: ClassVar[Any] = {Answer.wire: answered, **dict.fromkeys(FAILURES, failed)}
+
+Asker.handlers = {Answer.wire: Asker.answered, **dict.fromkeys(FAILURES, Asker.failed)}
 
 
 class Questions:

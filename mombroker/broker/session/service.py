@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import unquote
 
 from mombroker.broker.access.guard import Access
@@ -367,8 +367,6 @@ class Sessions(Native):
         if not note.passed or self.natives.names.known.get(note.queue.partition("/")[2]) != note.queue:
             self.post(note.queue, note)
 
-    handlers: ClassVar[Any] = {Full.wire: queue_full, Ready.wire: ready}
-
     def lost(self, server: str) -> None:
         """Another server starts anew: its clients hold nothing any more, and it is told of all entries otherwise."""
         lives = self.natives.names.homes.home
@@ -544,3 +542,6 @@ class Sessions(Native):
         else:
             return False
         return True
+
+
+Sessions.handlers = {Full.wire: Sessions.queue_full, Ready.wire: Sessions.ready}

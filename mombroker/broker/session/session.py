@@ -72,7 +72,7 @@ class Session(Native):
     gone      the client has left behind the commands that it still has its turns for
     """
 
-    path = "mombroker.agents.proxy:Proxy"
+    path: ClassVar[str] = "mombroker.agents.proxy:Proxy"
 
     def __init__(self, natives: Natives, id: str, service: Service, opened: ClientOpened):
         super().__init__(natives, id)
@@ -202,14 +202,12 @@ class Session(Native):
         """Nothing is handed to it until `go_on`."""
         if self.late is None:
             self.late, self._late_bytes, self.feed.held = [], 0, True
-            self.react = self._react_late  # type: ignore[method-assign]
             for consumer in self.consumers.values():
                 consumer.take = self._copy_late
 
     def go_on(self) -> None:
         """Now comes what has waited."""
         late, self.late, self.feed.held = self.late or [], None, False
-        del self.react
         for consumer in self.consumers.values():
             consumer.take = self.feed.take
         self.feed.hand_out()
@@ -218,12 +216,11 @@ class Session(Native):
             if not self.ended:
                 come()
 
-    def _react_late(self, message: Message) -> None:
-        if message.type not in GIVEN:
-            Native.react(self, message)
-            return
-        assert self.late is not None, "nothing waits"
-        self.late.append(partial(self.handlers[message.type], self, message.note or note_of(message), message))
+    def react(self, message: Message) -> None:
+        if self.late is None or message.type not in GIVEN:
+            super().react(message)
+        else:
+            self.late.append(partial(self.handlers[message.type], self, message.note or note_of(message), message))
 
     def _copy_late(self, consumer: SessionConsumer, message: ClientMessage, id: str) -> None:
         assert self.late is not None, "nothing waits"
@@ -383,9 +380,7 @@ class Session(Native):
         if self.ended:
             return
         self.ended = True
-        if self.late is not None:
-            self.late = None
-            del self.react
+        self.late = None
         self.commands.clear()
         self.deliveries.flush()
         failed = self.deliveries.in_hand() if lost else {}
@@ -404,9 +399,16 @@ class Session(Native):
         self.feed.check()
         self.deliveries.check()
 
-    handlers: ClassVar[Any] = {
-        protocol.Dispatch.wire: dispatch, protocol.Started.wire: started, protocol.Browsed.wire: browsed,
-        protocol.Refuse.wire: refuse, protocol.Last.wire: last, protocol.Ended.wire: subscription_ended,
-        protocol.Drained.wire: drained, protocol.Moved.wire: moved, protocol.Answer.wire: answered,
-        **dict.fromkeys(protocol.FAILURES, failed),
-    }  # fmt: skip
+
+Session.handlers = {
+    protocol.Dispatch.wire: Session.dispatch,
+    protocol.Started.wire: Session.started,
+    protocol.Browsed.wire: Session.browsed,
+    protocol.Refuse.wire: Session.refuse,
+    protocol.Last.wire: Session.last,
+    protocol.Ended.wire: Session.subscription_ended,
+    protocol.Drained.wire: Session.drained,
+    protocol.Moved.wire: Session.moved,
+    protocol.Answer.wire: Session.answered,
+    **dict.fromkeys(protocol.FAILURES, Session.failed),
+}

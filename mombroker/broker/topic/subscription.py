@@ -56,15 +56,14 @@ class Subscription(Queue):
     4. One that is not shared dispatches nothing while messages of its former consumer may come back as released.
     """
 
-    path = "mombroker.agents.subscription:Subscription"
+    path: ClassVar[str] = "mombroker.agents.subscription:Subscription"
     one_lane = 5
 
-    __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "matches")
-
-    service: SubscriptionService
+    __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "matches", "host")
 
     def __init__(self, service: SubscriptionService, id: str, state: bytes = b""):
         super().__init__(service, id, state)
+        self.host = service
         self.spec = Spec([])
         self.epochs: list[int] = []
         self.draining: list[tuple[str, int]] = []  # former consumers
@@ -130,7 +129,7 @@ class Subscription(Queue):
     def _hold(self) -> None:
         """Hold the entries that it needs. One that arrives has another one, by which publishers are told apart. Before
         that it has one alone: who knows it knows those of the former home, and consumers are told when all do."""
-        topics, move, patterns = self.service.topics, self.move, self.spec.topics
+        topics, move, patterns = self.host.topics, self.move, self.spec.topics
         if isinstance(move, Arrival) and move.step < OPEN:
             name = self.tx.name
             patterns = [*patterns, self._mark(name)] if move.step > FILLS else [f"temp-topic:{name}/_comes/{self.name}"]
@@ -151,7 +150,7 @@ class Subscription(Queue):
         """Is what somebody has published who knew these entries taken here, not at the other home?"""
         move = self.move
         home = home_of(move.to) if isinstance(move, Departure) else self.tx.name
-        epoch = self.service.topics.epoch_of(home, self._mark(home))
+        epoch = self.host.topics.epoch_of(home, self._mark(home))
         known = bool(epoch) and knew.get(home, 0) >= epoch
         return known if isinstance(move, Arrival) else not known
 
@@ -163,8 +162,8 @@ class Subscription(Queue):
         self.idle()
 
     def leave(self) -> None:
-        self.service.topics.release(self, self.epochs)
-        self.service.topics.moving.pop(self, None)
+        self.host.topics.release(self, self.epochs)
+        self.host.topics.moving.pop(self, None)
         self.epochs = []
 
     def movable(self) -> bool:
@@ -202,7 +201,7 @@ class Subscription(Queue):
             mine.message = message_id
             if not self.spec.shared:  # one consumer: a group would only let others overtake what waits for its turn
                 mine.group = ""
-            self.natives.post(self.service.topics.agent, self.id, mine)
+            self.natives.post(self.host.topics.agent, self.id, mine)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -302,7 +301,7 @@ class Subscription(Queue):
     def _change(self, spec: Spec) -> None:
         """Other topics or another selector: as if it was deleted and made anew."""
         self.expiry.start_purge()
-        topics, former = self.service.topics, self.epochs
+        topics, former = self.host.topics, self.epochs
         self.spec, self.matches = spec, message_filter(spec.selector, spec.no_local)
         self.epochs = topics.hold(self, spec.topics)
         topics.release(self, [epoch for epoch in former if epoch not in self.epochs])
@@ -310,9 +309,9 @@ class Subscription(Queue):
 
     def _started(self, session: str, number: int) -> None:
         """The consumer is told at once, and again when all servers know the entries, or after a while who may not."""
-        if self.service.topics.unknown(self.epochs):
+        if self.host.topics.unknown(self.epochs):
             self.post(session, Started(number, None))
-        self.service.when_known(self.epochs, lambda unknown: self.post(session, Started(number, unknown)))
+        self.host.when_known(self.epochs, lambda unknown: self.post(session, Started(number, unknown)))
 
     def _left(self) -> None:
         """Consumers may have gone."""
@@ -357,10 +356,15 @@ class Subscription(Queue):
             self.natives.remove(self.id)
 
     def deleted(self) -> None:
-        self.service.topics.release(self, self.epochs)
+        self.host.topics.release(self, self.epochs)
         super().deleted()
 
-    handlers: ClassVar[Any] = {
-        **Queue.handlers, End.wire: end, Consume.wire: consume, Cancel.wire: cancel, Settle.wire: settle,
-        Gone.wire: gone,
-    }  # fmt: skip
+
+Subscription.handlers = {
+    **Queue.handlers,
+    End.wire: Subscription.end,
+    Consume.wire: Subscription.consume,
+    Cancel.wire: Subscription.cancel,
+    Settle.wire: Subscription.settle,
+    Gone.wire: Subscription.gone,
+}

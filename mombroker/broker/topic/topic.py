@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from mombroker.broker.native import Native
 from mombroker.broker.queue.service import QueueService
 
@@ -9,7 +11,7 @@ from mombroker.broker.queue.service import QueueService
 class Topic(Native):
     """Known on all servers; needed only where a policy has `create = false`."""
 
-    path = "mombroker.agents.topic:Topic"
+    path: ClassVar[str] = "mombroker.agents.topic:Topic"
     deletable = True
 
     def __init__(self, service: QueueService, id: str, state: bytes = b""):
