@@ -5,10 +5,9 @@ those of Qpid JMS, each with an id of its own and the time of its creation."""
 import struct
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
 
-from mombroker.admin.bench.stompload import FRAMES, Broker, Line
+from mombroker.admin.bench.stompload import FRAMES, Broker, Line, Sender
 from mombroker.amqp import codec, performatives
 from mombroker.amqp.codec import NULL, boolean, optional, performative, string, symbol, symbols, ubyte, uint, ushort
 from mombroker.amqp.frames import PLAIN, SASL, SASL_FRAME, frame
@@ -103,49 +102,33 @@ def _frame(address: str, size: int, durable: bool) -> bytes:
     return frame(b"".join(parts) + b"\x00\x53\x75" + codec.binary(b"x" * size))
 
 
-class AmqpProducer:
-    """Sends `count` messages, with at most `window` that are not accepted yet."""
+class AmqpProducer(Sender):
+    """Sends messages, which are to be accepted."""
+
+    line: AmqpLine
 
     def __init__(self, at: Broker, address: str, size: int, durable: bool, window: int):
         self.line = AmqpLine(at)
         target = performative(performatives.TARGET, [string(address), NULL, NULL, NULL, NULL, NULL, NULL])
         self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
         one = _frame(address, size, durable)
-        self.length, self.round = len(one), FRAMES
+        self.length = len(one)
         self.frames = bytearray(one * FRAMES)
         self.id_at, self.time_at = one.index(b"0" * DIGITS + b"@"), one.index(b"\x83" + bytes(8)) + 1
-        self.window = min(window, FRAMES // 2)
         self.number = 0
-        self.count = self.sent = self.done = self.seen = 0
-        self.under_way: deque[tuple[int, float]] = deque()
-        self.waits: list[tuple[float, int]] = []
+        super().__init__(FRAMES, min(window, FRAMES // 2))
 
-    def start(self, count: int) -> None:
-        self.count, self.sent, self.done, self.seen = count, 0, 0, 0
-        self.under_way.clear()
-        self.waits = []
-        self.go(self.window)
-
-    def go(self, room: int) -> None:
-        left = min(room, self.count - self.sent)
-        if left <= 0:
-            return
-        self.under_way.append((self.sent + left, time.perf_counter()))
-        while left:
-            at = self.sent % self.round
-            some = min(left, self.round - at)
-            length, frames = self.length, self.frames
-            now, number, id_at, time_at = int(time.time() * 1_000), self.number, self.id_at, self.time_at
-            for place in range(at * length, (at + some) * length, length):
-                _NUMBER(frames, place + NUMBER_AT, number)
-                _NUMBER(frames, place + TAG_AT, number)
-                frames[place + id_at : place + id_at + DIGITS] = b"%08d" % number
-                _TIME(frames, place + time_at, now)
-                number += 1
-            self.number = number
-            self.line.send(bytes(frames[at * length : (at + some) * length]))
-            self.sent += some
-            left -= some
+    def cut(self, at: int, some: int) -> bytes:
+        length, frames = self.length, self.frames
+        now, number, id_at, time_at = int(time.time() * 1_000), self.number, self.id_at, self.time_at
+        for place in range(at * length, (at + some) * length, length):
+            _NUMBER(frames, place + NUMBER_AT, number)
+            _NUMBER(frames, place + TAG_AT, number)
+            frames[place + id_at : place + id_at + DIGITS] = b"%08d" % number
+            _TIME(frames, place + time_at, now)
+            number += 1
+        self.number = number
+        return bytes(frames[at * length : (at + some) * length])
 
     def heard(self) -> None:
         some = 0
@@ -158,19 +141,7 @@ class AmqpProducer:
                     raise MomError(f"{self.line.at.name} does not accept a message")
                 assert isinstance(first, int) and isinstance(last, int), "numbers of deliveries"
                 some += last - first + 1
-        if not some:
-            return
-        self.done += some
-        self.go(some)
-        now, under_way = time.perf_counter(), self.under_way
-        while under_way and under_way[0][0] <= self.done:
-            upto, since = under_way.popleft()
-            self.waits.append((now - since, upto - self.seen))
-            self.seen = upto
-
-    @property
-    def finished(self) -> bool:
-        return self.done >= self.count
+        self.answered(some)
 
 
 def _settled(first: int, last: int) -> bytes:
@@ -221,8 +192,6 @@ class AmqpConsumer:
 
     def leave(self) -> None:
         """All that it has settled is so when this returns."""
-        self.line.socket.setblocking(True)
-        if self.line.rest:
-            self.line.socket.sendall(self.line.rest)
+        self.line.flush()
         self.line.socket.sendall(frame(performatives.detach(0, True)))
         self.line._until(performatives.DETACH)

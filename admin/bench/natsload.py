@@ -85,9 +85,7 @@ class NatsConsumer:
 
     def leave(self) -> None:
         """All that it has settled is so when this returns."""
-        self.line.socket.setblocking(True)
-        if self.line.rest:
-            self.line.socket.sendall(self.line.rest)
+        self.line.flush()
         while (found := self.line.api(f"CONSUMER.INFO.{STREAM}.c")).get("num_ack_pending") or "error" in found:
             time.sleep(0.01)
 

@@ -8,6 +8,7 @@ import re
 import selectors
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,12 @@ class Line:
         data, self.rest = self.rest, b""
         return self.send(data)
 
+    def flush(self) -> None:
+        """Wait until all of it has gone; the connection blocks from now on."""
+        self.socket.setblocking(True)
+        if self.rest:
+            self.socket.sendall(self.rest)
+
     def close(self) -> None:
         self.socket.close()
 
@@ -139,14 +146,13 @@ def sends(heads: Sequence[str], size: int, persistent: bool) -> tuple[bytes, int
     return frames, count, len(frames) // count
 
 
-class Producer:
-    """Sends `count` messages, with at most `window` receipts outstanding. `heads`: lines of headers, as in `sends`."""
+class Sender(ABC):
+    """Sends `count` messages, with at most `window` that nobody has answered for, from `round` frames."""
 
-    def __init__(self, at: Broker, heads: Sequence[str], size: int, persistent: bool, window: int):
-        self.line = Line(at)
-        self.frames, self.round, self.length = sends(heads, size, persistent)
-        self.window = min(window, self.round)
-        self.view = memoryview(self.frames)
+    line: Line
+
+    def __init__(self, round: int, window: int):
+        self.round, self.window = round, window
         self.count = self.sent = self.done = self.seen = 0
         self.under_way: deque[tuple[int, float]] = deque()  # (sent up to here, when)
         self.waits: list[tuple[float, int]] = []  # (seconds until the receipt, of so many messages)
@@ -165,13 +171,15 @@ class Producer:
         while left:
             at = self.sent % self.round
             some = min(left, self.round - at)
-            self.line.send(self.view[at * self.length : (at + some) * self.length])
+            self.line.send(self.cut(at, some))
             self.sent += some
             left -= some
 
-    def heard(self) -> None:
-        data = self.line.receive()
-        some = data.count(0)
+    @abstractmethod
+    def cut(self, at: int, some: int) -> bytes | memoryview:
+        """So many frames from there on."""
+
+    def answered(self, some: int) -> None:
         if not some:
             return
         self.done += some
@@ -185,6 +193,22 @@ class Producer:
     @property
     def finished(self) -> bool:
         return self.done >= self.count
+
+
+class Producer(Sender):
+    """Sends with receipts. `heads`: lines of headers, as in `sends`."""
+
+    def __init__(self, at: Broker, heads: Sequence[str], size: int, persistent: bool, window: int):
+        self.line = Line(at)
+        self.frames, round, self.length = sends(heads, size, persistent)
+        super().__init__(round, min(window, round))
+        self.view = memoryview(self.frames)
+
+    def cut(self, at: int, some: int) -> memoryview:
+        return self.view[at * self.length : (at + some) * self.length]
+
+    def heard(self) -> None:
+        self.answered(self.line.receive().count(0))
 
 
 class Consumer:
@@ -229,9 +253,7 @@ class Consumer:
 
     def leave(self) -> None:
         """All that it has settled is so when this returns."""
-        self.line.socket.setblocking(True)
-        if self.line.rest:
-            self.line.socket.sendall(self.line.rest)
+        self.line.flush()
         self.line.ask(b"UNSUBSCRIBE\nid:0\nreceipt:down\n\n\0", b"RECEIPT")
 
 
