@@ -12,6 +12,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.admin.cli.progress import Bar
+from mombroker.admin.cli.sim_groups import ISIS, Settings, play
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.lab.bus import Bus
     from mombroker.lab.bus_workloads import Send
+    from mombroker.lab.diagram import Story
     from mombroker.lab.domain import Network
     from mombroker.lab.whatif import Id, Traffic
     from mombroker.sim.world import World
@@ -84,12 +86,36 @@ def sim() -> None:
     "--transit", type=options.Number(0, DAY), default=20.0, show_default=True,
     help=f"Mean delay of a link, ms; of {', '.join(DRAWN)}.",
 )  # fmt: skip
-@click.option("--ordering", default="", help="This back end in all domains, instead of those of the file.")
+@click.option(
+    "--ordering", default="",
+    help=f"This back end in all domains, instead of those of the file; or {ISIS}: each domain is a process group.",
+)  # fmt: skip
+@click.option(
+    "--total", type=options.Number(0, 1), default=0.5, show_default=True, help=f"{ISIS}: share of sends in total order."
+)
+@click.option(
+    "--batch", type=click.IntRange(1, 1000), default=1, show_default=True,
+    help=f"{ISIS}: so many are put in order at a time.",
+)  # fmt: skip
+@click.option(
+    "--flush", type=click.Choice(["each", "coordinator"]), default="each", show_default=True,
+    help=f"{ISIS}: whom a member tells that it is ready for a new view.",
+)  # fmt: skip
+@click.option(
+    "--changes", type=click.IntRange(0, 100), default=0, show_default=True,
+    help=f"{ISIS}: joins, leaves and crashes, in a topology of one domain.",
+)  # fmt: skip
+@click.option(
+    "--rule", type=click.Choice(["all", "structure", "own", "conservative"]), default="all", show_default=True,
+    help=f"{ISIS}: what a multicast says of other groups: the vectors of all, of those on circles with its sender's, "
+    "of its sender's; or nothing, and it waits until nothing of them is unstable.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @output_options
 def run(
     file: Path, workload: str, sends: int, bytes: int, gap: float, multicasts: float, local: float, network: str,
-    transit: float, ordering: str, seed: int, output: str, columns: str,
+    transit: float, ordering: str, total: float, batch: int, flush: str, changes: int, rule: str, seed: int,
+    output: str, columns: str,
 ) -> None:  # fmt: skip
     """Play a workload on a topology, and show what each domain and the whole had to do.
 
@@ -101,6 +127,15 @@ def run(
     fragments      of packets on wires, for every 1500 bytes one, wire_hops of one in the mean, and on a wire waiting or
                    being sent: queue in the mean, queue_most at a time; there too, with --network wires or multicast
 
+    With --ordering isis, paper 003, a multicast goes to all members of one domain of its sender, and the run is judged
+    from outside: one that is wrong is told with its seed, and the exit code is 4.
+
+    \b
+    views          that came, and flushes for them; copies of what was said again
+    cbcast, abcast, sets_order, ack, stable
+                   packets on links: multicasts, what tells the total order, what it takes to know what all have
+    fields         of vectors on a multicast, in the mean
+
     \b
     Example:
       mom sim run bus.toml --workload poisson --seed 1
@@ -108,11 +143,18 @@ def run(
       mom sim run bus.toml --network wires --bytes 60000
       mom sim run bus.toml --workload ping-pong --network campus
       mom sim run bus.toml --workload var --network logs
+      mom sim run bus.toml --ordering isis --changes 3 --flush coordinator
     """
     from mombroker.lab import bus_workloads, whatif
     from mombroker.lab.observers import Control, Held, Written
 
     topology = _two_or_more(file)
+    if ordering == ISIS:
+        _untaken(f"--ordering {ISIS}", ["workload", "bytes", "multicasts", "local"])
+        settings = Settings(sends, round(gap * 1e6), network, round(transit * 1e6), total, batch, flush, changes, rule)
+        show(play(topology, settings, seed), output, columns)
+        return
+    _untaken(f"an ordering that is not {ISIS}", ["total", "batch", "flush", "changes", "rule"])
     names = list(topology.servers)
     traffic = None
     made: list[Send] = []
@@ -326,37 +368,56 @@ def _network(world: "World", kind: str, transit: float, names: list[str], seed: 
 @click.option("--servers", type=click.IntRange(2, 12), default=4, show_default=True, help="In one domain.")
 @click.option("--sends", type=click.IntRange(1), default=6, show_default=True, help="Messages in all.")
 @click.option("--multicasts", type=options.Number(0, 1), default=0.3, show_default=True, help="Share of all sends.")
+@click.option(
+    "--total", type=options.Number(0, 1), default=0.5, show_default=True, help=f"{ISIS}: share of sends in total order."
+)
+@click.option(
+    "--changes", type=click.IntRange(0, 10), default=1, show_default=True, help=f"{ISIS}: joins, leaves and crashes."
+)
 @click.option("--around", default="", metavar="mN", help="A message. [default: the first that waits, or the first]")
 @click.option(
     "--seed", type=int, help="Of all that is drawn by chance. [default: the first from 1 on in which something waits]"
 )
 @click.option("--to", "target", type=Target("svg"), required=True, help="The SVG file.")
 def diagram(
-    ordering: str, servers: int, sends: int, multicasts: float, around: str, seed: int | None, target: Path
+    ordering: str, servers: int, sends: int, multicasts: float, total: float, changes: int, around: str,
+    seed: int | None, target: Path,
 ) -> None:  # fmt: skip
     """Draw what happens in one domain: servers, messages, what waits and for what, deliveries.
 
-    ORDERING is matrix, rst, ks, vector, overlay, daisy, fifo, or a back end of another package.
+    ORDERING is matrix, rst, ks, vector, overlay, daisy, fifo, or a back end of another package; or isis: a process
+    group of paper 003, with its views and the places of multicasts in total order.
 
     \b
     Example:
       mom sim diagram ks --servers 4 --seed 3 --to ks.svg
+      mom sim diagram isis --changes 2 --to isis.svg
     """
     from mombroker import ordering as orderings
     from mombroker.lab import diagram as drawing
+    from mombroker.lab.isis.story import played as group_story
 
-    if ordering not in orderings.names():
-        raise click.UsageError(f"no ordering is named {ordering!r}; there are {', '.join(orderings.names())}")
+    if ordering not in (names := [*orderings.names(), ISIS]):
+        raise click.UsageError(f"no ordering is named {ordering!r}; there are {', '.join(names)}")
+    if ordering == ISIS and servers < 3 and changes:
+        raise click.UsageError("a group that changes has three servers or more: add --servers 3 or --changes 0")
+    _untaken(ordering, ["multicasts"] if ordering == ISIS else ["total", "changes"])
     if ordering == "fifo" and servers != 2:
         raise click.UsageError("fifo is for two servers: add --servers 2")
+
+    def played(seed: int) -> "Story":
+        if ordering == ISIS:
+            return group_story(servers, sends, total, changes, seed)
+        return drawing.played(ordering, servers, sends, multicasts, seed)
+
     seeds = range(1, SEEDS + 1) if seed is None else [seed]
     for seed in seeds:
-        story = drawing.played(ordering, servers, sends, multicasts, seed)
+        story = played(seed)
         if any(arrow.held for arrow in story.arrows):
             break
     else:  # nothing waits in any
         seed = seeds[0]
-        story = drawing.played(ordering, servers, sends, multicasts, seed)
+        story = played(seed)
     _draw(target, story, around, f"{ordering}, {servers} servers, seed {seed}")
 
 

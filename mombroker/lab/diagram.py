@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from html import escape
 from itertools import accumulate, islice
@@ -70,11 +70,22 @@ Look = tuple[str, str, int, int, int, bool, bool]
 
 
 @dataclass(slots=True)
+class Mark:
+    """Something that happens at a process alone: it comes into a view (`line`), or a message gets its place."""
+
+    process: str
+    at: int  # ns
+    text: str
+    line: bool = False
+
+
+@dataclass(slots=True)
 class Story:
     """What happened, of so many processes. A message is sent at its first arrow's left end."""
 
     processes: Sequence[str]
     arrows: list[Arrow]
+    marks: list[Mark] = field(default_factory=list)
 
     def around(self, message: str, most: int = MOST) -> "Story":
         """A message, where it waited for others first, its other ways, what waited for it, then what is near in time;
@@ -127,7 +138,9 @@ class Story:
         arrows = [replace(arrow, twins=tuple(alike.pop(arrow.look, ()))) for arrow in chosen.values()]
         arrows.sort(key=lambda arrow: (arrow.left, arrow.came))
         names = {name for arrow in arrows for name in (arrow.frm, arrow.to)}
-        return Story([name for name in self.processes if name in names], arrows)
+        last = max(max(arrow.came, arrow.delivered) for arrow in arrows)
+        marks = [mark for mark in self.marks if arrows[0].left <= mark.at <= last and mark.process in names]
+        return Story([name for name in self.processes if name in names], arrows, marks)
 
 
 class Watch(Observer):
@@ -387,17 +400,26 @@ def svg(story: Story, title: str, middle: str = "", clock: bool = False) -> str:
         (f"{a.frm}{' under' if low else ''}", begins(a), begins(a) + CHAR * len(called[a.message]))
         for a, low in zip(first.values(), under, strict=True)
     ])  # fmt: skip
-    ys, y = {}, TOP
+    placed = lanes([
+        (mark.process, across.xs[mark.at], across.xs[mark.at] + CHAR * len(mark.text)) for mark in story.marks
+    ])  # fmt: skip
+    ys, marked_at, y = {}, dict[str, int](), TOP
     for process in story.processes:  # names above its line, bars below, or the names of what only goes up
         mine = [(low, lane + 1) for a, low, lane in zip(first.values(), under, names, strict=True) if a.frm == process]
         above, below = (max((lanes for at, lanes in mine if at == low), default=0) for low in (False, True))
         waits = max((lane + 1 for a, lane in zip(held, bars, strict=True) if a.to == process), default=0)
         ys[process] = y + NAME * above + APART
-        y = ys[process] + BAR * waits + NAME * below + APART
-    ends_of_names = (begins(a) + CHAR * len(called[a.message]) for a in first.values())
+        marked = [lane + 1 for mark, lane in zip(story.marks, placed, strict=True) if mark.process == process]
+        y = marked_at[process] = ys[process] + BAR * waits + NAME * below + 4
+        y += NAME * max(marked, default=0) + APART - 4
+    ends_of_names = [begins(a) + CHAR * len(called[a.message]) for a in first.values()]
+    ends_of_names += [across.xs[mark.at] + CHAR * len(mark.text) for mark in story.marks]
     width = max(across.end, left + 480, *ends_of_names) + RIGHT  # at least that of the legend
     legend = ["arrow: a packet   dot: delivery   ring: for others, or a duplicate   bar: waits for an earlier message"]
     legend += ["dashed: without the body, to be counted"] * any(arrow.bare for arrow in story.arrows)
+    legend += ["line across: a view   #: place in its total order, which what has a # for a name tells"] * bool(
+        story.marks
+    )
     axis = y
     height = axis + AXIS + 18 + 16 * len(legend)
     colours = {message: COLOURS[at % len(COLOURS)] for at, message in enumerate(first)}
@@ -412,6 +434,8 @@ def svg(story: Story, title: str, middle: str = "", clock: bool = False) -> str:
     for process, y in ys.items():
         parts.append(f'<text x="12" y="{y + 4}" fill="#1d2733">{escape(process)}</text>')
         parts.append(f'<line x1="{left}" y1="{y}" x2="{width - RIGHT // 2}" y2="{y}" stroke="#b9c2cc"/>')
+    for mark, lane in zip(story.marks, placed, strict=True):
+        parts += _mark(mark, across.xs[mark.at], ys[mark.process], marked_at[mark.process] + NAME * (lane + 1))
     came_at = {(a.message, a.to): a for a in story.arrows}
     lane_of = {id(a): lane for a, lane in zip(held, bars, strict=True)}
     for a in sorted(story.arrows, key=lambda a: a.message == middle):
@@ -454,6 +478,15 @@ def _axis(xs: Mapping[int, int], begin: int, ends: tuple[int, int], y: int, cloc
     return parts
 
 
+def _mark(mark: Mark, x: int, y: int, below: int) -> list[str]:
+    """Its text stands below all that waits."""
+    parts = [f'<text x="{x + 3}" y="{below}" fill="#5b6875" font-size="11">{escape(mark.text)}</text>']
+    if mark.line:
+        line = f'x1="{x}" y1="{y - 12}" x2="{x}" y2="{below}" stroke="#44515f" stroke-width="2"'
+        parts.append(f"<line {line}/>")
+    return parts
+
+
 def _link(x: int, until: int, y: int, lane: int, colour: str) -> str:
     """From where the cause came to the end of the bar of what waited for it."""
     line = f'x1="{x}" y1="{y}" x2="{until}" y2="{y + BAR * (lane + 1)}"'
@@ -465,7 +498,8 @@ class _Across:
     process."""
 
     def __init__(self, story: Story, left: int):
-        moments = sorted({at for a in story.arrows for at in (a.left, a.came, a.delivered) if at})
+        times = {at for a in story.arrows for at in (a.left, a.came, a.delivered) if at}
+        moments = sorted(times.union(mark.at for mark in story.marks))
         self.spots: dict[tuple[str, int], list[str]] = {}  # messages that begin or end there
         for a in story.arrows:
             for spot in (a.frm, a.left), (a.to, a.came):

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from mombroker.admin.cli import sim
 from mombroker.admin.cli.main import cli
 from mombroker.lab.dynamic import change as changes
+from mombroker.lab.isis import group
 from mombroker.ordering import registry
 
 
@@ -366,3 +367,40 @@ def test_a_change_is_shown_by_both_ways(mom, monkeypatch):
 
     monkeypatch.setattr(changes, "measure", wrong)
     assert mom(*words, code=4).stderr == "Error: join by protocol, seed 1: the change does not end\n"
+
+
+def test_domains_run_as_process_groups(mom, tmp_path, monkeypatch):
+    (tmp_path / "one.toml").write_text(mom("topology", "generate", "flat", "5").stdout)
+    words = ["sim", "run", "one.toml", "--ordering", "isis", "--sends", "80", "-o", "json"]
+    (quiet,) = json.loads(mom(*words).stdout)
+    assert quiet["views"] == quiet["flush"] == 0 and quiet["abcast"] >= quiet["sets_order"] > 0 and quiet["p99_ms"] > 0
+    (fewer,) = json.loads(mom(*words, "--batch", "8").stdout)
+    assert fewer["sets_order"] < quiet["sets_order"]
+    (changed,) = json.loads(mom(*words, "--changes", "3", "--flush", "coordinator").stdout)
+    assert changed["views"] >= 3 and 0 < changed["flush"] <= 2 * 8 * changed["views"]
+    rows = json.loads(mom("sim", "run", "bus.toml", *words[3:], "--rule", "conservative").stdout)
+    assert [row["domain"] for row in rows] == ["backbone", "d1", "d2", "d3"] and max(row["fields"] for row in rows) <= 3
+    whole = json.loads(mom("sim", "run", "bus.toml", *words[3:]).stdout)
+    assert max(row["fields"] for row in whole) > 3
+    monkeypatch.setattr(group.Group, "faults", lambda self: ["late: it is broken"])
+    assert "seed 1: late: it is broken" in mom(*words, code=4).stderr
+
+
+def test_what_process_groups_do_not_take_is_refused(mom):
+    words = ["sim", "run", "bus.toml", "--ordering", "isis"]
+    assert "does not take --bytes" in mom(*words, "--bytes", "5", code=2).stderr
+    assert "one domain" in mom(*words, "--changes", "1", code=2).stderr
+    assert "exponential or uniform" in mom(*words, "--network", "wires", code=2).stderr
+    assert "does not take --total" in mom("sim", "run", "bus.toml", "--total", "1", code=2).stderr
+
+
+def test_a_process_group_is_drawn_with_its_views_and_its_order(mom, tmp_path):
+    mom("sim", "diagram", "isis", "--seed", "3", "--to", "isis.svg")
+    drawn = (tmp_path / "isis.svg").read_text()
+    assert "view 2: s1 s2 s3" in drawn and "m2 #1" in drawn and "place in its total order" in drawn
+    for what, option in (("isis", "--multicasts"), ("ks", "--changes")):
+        said = mom("sim", "diagram", what, option, "1", "--to", "x.svg", code=2).stderr
+        assert f"{what} does not take {option}" in said
+    small = ["sim", "diagram", "isis", "--servers", "2", "--to", "two.svg"]
+    assert "--changes 0" in mom(*small, code=2).stderr
+    mom(*small, "--changes", "0")

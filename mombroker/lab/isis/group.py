@@ -34,6 +34,10 @@ class Group:
         self.post = Post(world, network)
         self.packets: Counter[str] = Counter()  # on links, by kind
         self.observe: Callable[[int, Step], None] = lambda me, step: None
+        self.arrived: Callable[[int, int, Packet], None] = lambda frm, to, packet: None
+        self.born: dict[int, int] = {}  # by body, ns
+        self.ended: dict[int, int] = {}  # by process that crashed, ns
+        self.delays: list[int] = []  # of each copy for another, ns
         self.bodies = 0
         self._ticking: set[int] = set()
 
@@ -43,6 +47,7 @@ class Group:
         if self.members[me].left:
             return
         self.bodies += 1
+        self.born[self.bodies] = self.world.now
         self.log.asked(me, self.bodies)
         self._after(me, self.members[me].cast(self.bodies, kind))
 
@@ -61,6 +66,7 @@ class Group:
 
     def crash(self, me: int, detect: int) -> None:
         self.post.crash(me)
+        self.ended[me] = self.world.now
         self.world.after(detect, self._detect, me)
 
     def _detect(self, me: int) -> None:
@@ -89,6 +95,8 @@ class Group:
                 self.log.sent(me, each.cast.body, each.cast.kind)
             elif isinstance(each, Cast):
                 self.log.delivered(me, each.body)
+                if each.sender != me:
+                    self.delays.append(self.world.now - self.born[each.body])
             else:
                 self.log.viewed(me, each.number, each.members)
                 self.membership.has_installed(me, each.number)
@@ -100,6 +108,7 @@ class Group:
             self.world.after(self.linger, self._tick, me)
 
     def _arrive(self, frm: int, to: int, packet: Packet) -> None:
+        self.arrived(frm, to, packet)
         self._after(to, self.members[to].receive(frm, packet))
 
     def _tick(self, me: int) -> None:

@@ -130,14 +130,16 @@ class Overlap:
 
 
 def play(overlap: Overlap, casts: int, total: float, gap: int, crashes: int = 0, stays: float = 0.0) -> None:
-    """So many multicasts at random, `gap` ns apart, a share of them in total order; who sends again does so in the
-    group that it has sent in before, with the chance `stays`. Until nothing is under way."""
-    world, rng, last = overlap.world, overlap.world.rng, dict[int, str]()
+    """So many multicasts at random, `gap` ns apart, a share of them in total order; with the chance `stays` one is sent
+    in the group of the one before. Until nothing is under way."""
+    world, rng = overlap.world, overlap.world.rng
+    places = [(gid, me) for me, process in overlap.processes.items() for gid in process.groups]
+    gid = ""
 
     def say(left: int) -> None:
-        me = rng.choice(sorted(overlap.processes))
-        mine = [*overlap.processes[me].groups]
-        last[me] = gid = last[me] if me in last and rng.random() < stays else rng.choice(mine)
+        nonlocal gid
+        near = [place for place in places if place[0] == gid]
+        gid, me = rng.choice(near if near and rng.random() < stays else places)
         overlap.cast(me, gid, ABCAST if rng.random() < total else CBCAST)
         if left > 1:
             world.after(world.about(gap), say, left - 1)
