@@ -51,12 +51,13 @@ def list_permissions(file: Path, server: str | None, output: str, columns: str) 
 @options.file_option
 @options.server_option("Ask this server; all will know it.")
 @whose
-@click.option("--may", metavar="WORDS", default="", help=f"What is allowed: of {WORDS}; or all.")
-@click.option("--deny", metavar="WORDS", default="", help="What is forbidden, whatever others allow.")
+@click.option("--may", metavar="WORDS", multiple=True, help=f"What is allowed: of {WORDS}; or all.")
+@click.option("--deny", metavar="WORDS", multiple=True, help="What is forbidden, whatever others allow.")
 @output_options
 def set_permission(
-    file: Path, server: str | None, user: str, role: str, match: str, may: str, deny: str, output: str, columns: str
-) -> None:
+    file: Path, server: str | None, user: str, role: str, match: str, may: tuple[str, ...], deny: tuple[str, ...],
+    output: str, columns: str,
+) -> None:  # fmt: skip
     """Set what a user or a role may do where a pattern matches, on all servers, in place of what was set for the same.
 
     PATTERN is queue:NAME, topic:NAME, sub:CLIENT:NAME or temp-queue:ID, with * and ?. From the first permission on,
@@ -69,7 +70,7 @@ def set_permission(
       mom permission set --role clerk 'topic:prices.*' --may receive
       mom permission set --user '*' 'queue:salaries' --deny all
     """
-    args = {"match": match, "user": user, "role": role, "may": _words(may), "deny": _words(deny)}
+    args = {"match": match, "user": user, "role": role, "may": _words(",".join(may)), "deny": _words(",".join(deny))}
     _change(file, server, output, columns, "set_permission", **args)
 
 
@@ -117,7 +118,8 @@ def check(file: Path, server: str | None, user: str, action: str, destination: s
 
 
 def _words(text: str) -> list[str]:
-    return list(ACTIONS) if text == "all" else [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return list(ACTIONS) if "all" in words else words
 
 
 def _change(file: Path, server: str | None, output: str, columns: str, verb: str, **args: Any) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def test_roles_permissions_and_the_end_of_a_connection(bus, monkeypatch):
     bus.mom("user", "add", "billing", "--certificate")
     assert login(bus, "billing", "")[0] == "ERROR"
     bus.mom("role", "grant", "clerk", "kim", "-s", "b")
-    bus.mom("permission", "set", "--role", "clerk", "queue:orders*", "--may", "send,create")
+    bus.mom("permission", "set", "--role", "clerk", "queue:orders*", "--may", "send", "--may", "create")
     bus.mom("permission", "set", "--user", "*", "topic:*", "--may", "all")
     assert bus.json("role", "list") == [{"role": "clerk", "users": ["kim"], "permissions": 1}]
     assert {row["match"] for row in bus.json("permission", "list", "-s", "b")} == {"queue:orders*", "topic:*"}
