@@ -76,8 +76,8 @@ class Channel:
 
     __slots__ = (
         "tx", "clock", "readers", "at_once", "gate", "routes", "domains", "links", "neighbours", "conns", "owning",
-        "moved", "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_distances", "_hops",
-        "_left", "_taken", "_logs",
+        "moved", "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_delivering",
+        "_distances", "_hops", "_left", "_taken", "_logs",
     )  # fmt: skip
 
     engine: Engine
@@ -107,6 +107,7 @@ class Channel:
             pending = int(meta.get(OWN + domain.name, 0))
             self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
         self.owning = self._owning()
+        self._delivering = False  # what comes back meanwhile has its turn after that
         self.moved: Mapping[str, str] = {}
         self.neighbours = Neighbours(tx, meta, self.domains)
         self.conns = self.neighbours.conns
@@ -436,17 +437,19 @@ class Channel:
         return next((part for part in ways if part.pending), None)
 
     def _come_back(self) -> None:
-        """What cores have addressed to ourselves, in the send that has just been made."""
-        for part in self.owning:
-            while part.returned:
-                packet = part.returned.pop(0)
-                packet.note = (self.tx.now, None, False)
-                packet.frm = part.me
-                step = part.core.receive(part.me, packet)
-                part.enqueue(step.send, [])
-                assert packet in step.deliver, "what a core has addressed to its own member it takes at once"
-                for done in step.deliver:
-                    self._deliver(part, done)
+        """What cores have addressed to ourselves, in the sends that have just been made."""
+        if self._delivering:
+            return
+        self._delivering = True
+        while part := next((each for each in self.owning if each.returned), None):
+            packet = part.returned.pop(0)
+            packet.note = (self.tx.now, None, False)
+            packet.frm = part.me
+            step = part.core.receive(part.me, packet)
+            part.enqueue(step.send, [])
+            for done in step.deliver:
+                self._deliver(part, done)
+        self._delivering = False
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
@@ -484,13 +487,19 @@ class Channel:
         link.took()
         self.received += 1
         if step.send:
-            self._relay(part, link, step.send)
+            self._relay(part, link.peer, step.send)
         waits = True
+        self._delivering = bool(self.owning)
         for done in step.deliver:
             waits = waits and done is not packet
             self._deliver(part, done)
         if waits:
             self._hold(part, link, packet)
+        if self._delivering:
+            self._delivering = False
+            self._come_back()
+            if part.core.due:
+                self.tx.urgency = COMMIT
 
     def _check(self, link: Link, message: Message) -> None:
         """Raises MomError for what this neighbour should not have sent. What is wrong with a message of another server
@@ -500,8 +509,9 @@ class Channel:
         if reader and any(agent[: agent.index("/")] == self.tx.name for agent in message.dests):
             reader(message)
 
-    def _relay(self, part: DomainChannel, link: Link, packets: list[Packet]) -> None:
-        """What the core passes on, one record per message; those without a body are its own acknowledgements."""
+    def _relay(self, part: DomainChannel, peer: str, packets: list[Packet]) -> None:
+        """What the core passes on, one record per message; those without a body are its own acknowledgements, or what
+        it tells all."""
         out: Out = []
         part.enqueue(packets, out)
         runs: list[tuple[bytes, Out]] = []
@@ -515,7 +525,7 @@ class Channel:
         for body, stamps in runs:
             origin, number = ident(body) if body else ("", 0)
             tx.record(
-                "relay", origin=origin, number=number, domain=part.name, peer=link.peer, received=tx.now,
+                "relay", origin=origin, number=number, domain=part.name, peer=peer, received=tx.now,
                 done=tx.now, out=stamps,
             )  # fmt: skip
 
@@ -593,9 +603,16 @@ class Channel:
 
     def close(self, ready: Ready) -> None:
         """The open batch closes: rows of clocks and links join it, frames leave after it."""
+        self.announce()
         for part in self.domains.values():
             part.rows()
         self.links.close(ready)
+
+    def announce(self) -> None:
+        """What cores have to tell others of this batch; before anybody asks what is under way, too."""
+        for part in self.domains.values():
+            if part.core.due:
+                self._relay(part, "", part.core.announce())
 
     def check(self) -> None:
         for part in self.domains.values():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mombroker.core.batch import LinkRow
 from mombroker.core.errors import PeerError, sentence
 from mombroker.core.link import Link, Links
-from mombroker.core.message import Message, ident
+from mombroker.core.message import Message, decode, ident
 from mombroker.core.meta import OWN
 from mombroker.core.topology import Domain
 from mombroker.core.trace import Out
@@ -20,7 +20,7 @@ class DomainChannel:
 
     __slots__ = (
         "tx", "domain", "name", "members", "me", "core", "links", "touched", "relays", "since", "pending", "mine",
-        "returned", "numbers", "_all",
+        "returned", "numbers", "awaited", "_all",
     )  # fmt: skip
 
     def __init__(
@@ -39,18 +39,22 @@ class DomainChannel:
         self.since = tx.now
         self.pending = pending  # own copies that the core has not delivered yet
         self.mine: dict[tuple[str, int], Message] = {}  # these, as far as they were sent by this process
+        self.awaited = -1  # the member that what is held waits for
         self.returned: list[Packet] = []  # what the core has addressed to us: to be received in this transaction
         for packet, _ in core.parked():
             packet.note = (0, None, False)  # when it came in is not kept
         for packet, _ in core.held():
-            packet.note = (0, None, True)
-            self.links[self.members[packet.frm]].held += 1
+            packet.note = (0, None, packet.frm != self.me)
+            if packet.frm != self.me:
+                self.links[self.members[packet.frm]].held += 1
+        self._await(core.awaited)
 
     def link(self, peer: str) -> Link:
         link = self.links.get(peer)
         if link is None:
             row = LinkRow(self._all.new_id(), self.name, peer, 0, 0, 0, "")
             link = self.links[peer] = Link(self._all, row, self.numbers[peer])
+            link.awaited = link.member == self.awaited
         return link
 
     def same(self, domain: Domain) -> bool:
@@ -96,6 +100,11 @@ class DomainChannel:
         """The message of a copy of our own that the core delivers, if it is one of this process."""
         self._count(-1)
         return self.mine.pop(ident(packet.body), None)
+
+    def own_left(self) -> list[Message]:
+        """The messages whose own copies the core has not delivered, as far as they are known here, in their order."""
+        held = [packet.body for packet, _ in self.core.held() if packet.frm == self.me]
+        return [*(decode(body) for body in held if ident(body) not in self.mine), *self.mine.values()]
 
     def _count(self, more: int) -> None:
         self.pending += more
@@ -143,10 +152,20 @@ class DomainChannel:
     def _unusable(self, link: Link, error: Exception) -> PeerError:
         return PeerError(f"{link.peer} sent a packet in {self.name} that cannot be used: {sentence(error)}")
 
+    def _await(self, member: int) -> None:
+        """That member's next packets are taken, however many of it are held: these may wait for them."""
+        self.awaited = member
+        for link in self.links.values():
+            link.awaited = link.member == member
+            if link.awaited and link.held >= self.tx.limits.max_held:
+                link.touch()
+
     def rows(self) -> None:
         """Put the core's changed rows into the open batch."""
         if self.touched:
             self.touched = False
+            if self.core.awaited != self.awaited:
+                self._await(self.core.awaited)
             put, gone = self.core.dirty()
             rows = self.tx.rows.core
             for (kind, key), blob in put.items():

@@ -115,7 +115,7 @@ class Link:
     __slots__ = (
         "tx", "touched", "id", "domain", "peer", "member", "incarnation", "sent", "durable", "acked", "received",
         "received_durable", "conn", "next", "limit", "granted", "owes", "window", "window_bytes", "held", "mean_bytes",
-        "changed", "last_seen", "duplicates", "dialled", "alone", "broken", "most", "unheld",
+        "changed", "last_seen", "duplicates", "dialled", "alone", "broken", "most", "unheld", "awaited",
     )  # fmt: skip
 
     def __init__(self, links: Links, row: LinkRow, member: int):
@@ -139,6 +139,7 @@ class Link:
         self.duplicates = 0
         self.dialled = False
         self.most = 0  # the last sequence that was put on a connection of this process
+        self.awaited = False  # what is held waits for what this peer sends next
         self.unheld = False  # what is held stops nobody: it may wait for what is lost
         self.broken = ""  # why nothing more can be sent: the next packet is damaged in the store
         # The most that the peer can have received, if we have not met it since: a peer that claims more has met another
@@ -278,7 +279,7 @@ class Link:
     def room(self) -> int:
         """How many further packets we take from this peer: fewer when they are large, none while too many are held."""
         limits = self.tx.limits
-        if self.held >= limits.max_held and not self.unheld:
+        if self.held >= limits.max_held and not (self.unheld or self.awaited):
             return 0
         if self.tx.full:
             return 1

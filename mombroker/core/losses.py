@@ -284,6 +284,8 @@ class Losses:
     def turn(self) -> bool:
         """Go on as far as is possible now. True if that was not all."""
         more = False
+        if self.losses:
+            self.channel.announce()
         for loss in list(self.losses.values()):
             if loss.phase == FENCED:
                 self.reports[loss.domain].say(loss)
@@ -345,7 +347,7 @@ class Losses:
         for message, agent in undelivered.held(channel, part):
             reason = f"it waited for what only {listed(loss.lost)} had, which is lost: {known}"
             self._dead(loss, message, agent, reason, relays)
-        own = list(part.mine.values())
+        own = part.own_left()
         channel.install(self.tx.topology, {loss.domain}, epoch, loss.lost)
         for message in own:  # what another one was to order
             channel.hand_over_own(message)

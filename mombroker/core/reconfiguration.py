@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mombroker.core import revision, undelivered
+from mombroker.core import owners, revision, undelivered
 from mombroker.core.changes import Change, Kind, difference
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
@@ -156,6 +156,8 @@ class Reconfiguration:
         for domain in new.domains_of(self.tx.name) if self.tx.name in new.servers else ():
             if domain.name in change.replacing and (reason := self.channel.refusal(domain)):
                 raise MomError(reason)
+        if clash := owners.clash(self.tx.name, new.domains_of(self.tx.name) if self.tx.name in new.servers else ()):
+            raise MomError(clash)
         plan.inside = [server for server in change.inside if server not in plan.lost]
         plan.behind = list(change.frozen)
         plan.leavers = [server for server in change.leavers if server not in plan.lost]
@@ -213,6 +215,7 @@ class Reconfiguration:
         plan = self.plan
         if plan is None or plan.phase == ASKED:
             return False
+        self.channel.announce()
         if plan.phase == FROZEN and self._may_switch(plan):
             self._switch(plan)
         return plan.phase == DRAINING and self.channel.gate.draining and not self._drained()
@@ -266,7 +269,7 @@ class Reconfiguration:
         tx, dead, own = self.tx, 0, list[Message]()
         for part in self._parts() if plan.lost else ():
             dead += undelivered.without(self.channel, part, plan.lost, plan.seen)
-            own += part.mine.values()
+            own += part.own_left()
         self.truth.take(plan.number, plan.since, plan.text, anew={*change.frozen, *change.replacing})
         for message in own:  # what another one was to order
             self.channel.hand_over_own(message)

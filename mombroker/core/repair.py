@@ -35,13 +35,15 @@ def start_anew(
         if (message.origin, message.number, agent) not in buried:
             buried.add((message.origin, message.number, agent))
             found.append((message, agent, reason))
-    rows = server.tx.rows.core
+    own, rows = consumer.own_left(), server.tx.rows.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
     consumer.core = server.channel.core(consumer.domain, {})
     consumer.pending, consumer.mine = 0, {}
     server.tx.rows.meta[OWN + domain] = None
     consumer.touched = True
+    for message in own:  # what nobody orders any more
+        server.channel.hand_over_own(message)
     for link in consumer.links.values():
         server.tx.rows.acked[link.id] = link.sent
         link.sent = link.durable = link.acked = link.received = link.received_durable = link.held = 0

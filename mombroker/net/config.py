@@ -10,6 +10,7 @@ from typing import Any
 from mombroker import ordering
 from mombroker.broker.access.permission import permission
 from mombroker.broker.policy import FormerWord, policy, stored
+from mombroker.core import owners
 from mombroker.core.errors import MomError, TopologyError
 from mombroker.core.limits import Limits
 from mombroker.core.places import Place
@@ -322,6 +323,7 @@ def _unpackable(value: object) -> object:
 
 def _ordering_faults(topology: Topology) -> Iterable[Fault]:
     """What the back ends say of their options; core, which lies below them, cannot ask."""
+    found: list[Domain] = []
     for domain in topology.domains.values():
         key = ("domains", domain.name, "ordering")
         try:
@@ -331,6 +333,10 @@ def _ordering_faults(topology: Topology) -> Iterable[Fault]:
         else:
             if domain.members:  # else that is the fault
                 yield from (Fault(key, text) for text in backend.validate(domain.members, domain.options))
+            found.append(domain)
+    for server in topology.servers:
+        if clash := owners.clash(server, its := [domain for domain in found if server in domain]):
+            yield Fault(("domains", its[-1].name, "ordering"), clash)
 
 
 def _placed(server: Server | Place, place: Callable[[str], str]) -> Table:

@@ -62,6 +62,8 @@ class Ordering:
     spreads: bool = False  # messages go to members that they are not for, too: others keep them for one that is down
     floods: bool = False  # each member passes on each message, so that it comes to others on several links
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
+    due: bool = False  # `announce` has something to say
+    awaited: int = -1  # the member whose next packets all that is held waits for, if what is held is from it, too
     duplicates: int = 0  # packets that came again, and were dropped, since the core was made
     forgetful: bool = False  # set on a core whose rows are lost: `decode` believes what packets say that it has sent
 
@@ -102,9 +104,9 @@ class Ordering:
         """Stamp one message for `dests`; never delivers.
 
         With `own`, `me` may be among `dests`: the local copy is delivered by `receive`, in its turn, perhaps late.
-        What a core addresses to `me` comes back to `receive(me, packet)` in the same transaction, and has to be taken
-        then; any other copy of mine comes back from a neighbour. Until it has, what is only for local agents is sent
-        to `me` alone, so that it cannot overtake.
+        What a core addresses to `me` comes back to `receive(me, packet)` in the same transaction, and is delivered
+        then, or held; any other copy of mine comes back from a neighbour. Until it is delivered, what is only for local
+        agents is sent to `me` alone, so that it cannot overtake.
         """
         raise NotImplementedError
 
@@ -114,6 +116,11 @@ class Ordering:
         Raises ValueError, before anything changes, for a packet that an honest neighbour would not send now.
         """
         raise NotImplementedError
+
+    def announce(self) -> list[Packet]:
+        """Packets without a body that tell others once of all steps of a batch: asked for at its end, before `dirty`,
+        in the same transaction."""
+        return []
 
     def held(self) -> list[tuple[Packet, list[tuple[int, int]]]]:
         """Packets that wait, each with the (origin, sequence) pairs of the messages that it waits for."""

@@ -8,6 +8,10 @@ order that the links allow, and judges each state that can be reached:
 safe     nobody delivers a message before another of its causes that is for it too; nothing comes twice
 live     when nothing is on its way any more, everything is delivered and nothing is held
 prompt   what could be delivered by causal order alone is delivered at once
+total    members deliver what they share in one order, if the back end claims that; then a message waits at none that
+         has got all that was sent to it, once somebody else has delivered it
+
+With `own`, a message may be for its sender, too.
 
 The judge knows who sent and who delivered what, by the definition in protocols §0.2, and nothing of stamps.
 
@@ -19,7 +23,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import combinations
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
@@ -52,6 +57,7 @@ class Member(NamedTuple):
     past: frozenset[int] = frozenset()
     delivered: frozenset[int] = frozenset()
     arrived: frozenset[int] = frozenset()
+    order: tuple[int, ...] = ()  # as `delivered`, under a back end that claims a total order
 
 
 class State(NamedTuple):
@@ -103,7 +109,7 @@ class Explorer:
 
     @staticmethod
     def _key(state: State) -> tuple[Any, ...]:
-        members = tuple((frozenset(m.rows.items()), m.past, m.delivered, m.arrived) for m in state.members)
+        members = tuple((frozenset(m.rows.items()), m.past, m.delivered, m.arrived, m.order) for m in state.members)
         return members, frozenset(state.links.items()), state.sent
 
     def _actions(self, state: State) -> Iterator[Action]:
@@ -112,8 +118,8 @@ class Explorer:
                 yield "arrive", frm, to, at
         if len(state.sent) < self.sends:
             for me in range(self.size):
-                others = [each for each in range(self.size) if each != me]
-                for count in range(1, self.size):
+                others = [each for each in range(self.size) if each != me or self.backend.own]
+                for count in range(1, len(others) + 1):
                     for dests in combinations(others, count):
                         yield "send", me, dests
 
@@ -140,11 +146,18 @@ class Explorer:
                 step = core.receive(frm, core.decode(frm, data))
                 member = member._replace(arrived=member.arrived | {number})
             core.check()
-            for packet in step.send:
-                way = me, packet.to
-                links[way] = (*links.get(way, ()), (int(packet.body or number), core.encode(packet)))
+            packets = [*step.send, *core.announce()]
             for packet in step.deliver:
                 member = self._deliver(me, member, packet, sent, steps)
+            for packet in packets:
+                if packet.to == me and self.backend.own:  # in the same transaction
+                    step = core.receive(me, packet)
+                    packets += step.send
+                    for done in step.deliver:
+                        member = self._deliver(me, member, done, sent, steps)
+                    continue
+                way = me, packet.to
+                links[way] = (*links.get(way, ()), (int(packet.body or number), core.encode(packet)))
             put, gone = core.dirty()
         except Exception as error:  # whatever a back end raises, its author wants the steps
             if isinstance(error, Broken):
@@ -173,7 +186,8 @@ class Explorer:
         for cause in sorted(sent[number].past - member.delivered):
             if me in sent[cause].dests:
                 raise Broken(_told(steps, f"member {me} delivers message {number} before its cause {cause}"))
-        return member._replace(delivered=member.delivered | {number}, past=member.past | sent[number].past | {number})
+        member = member._replace(delivered=member.delivered | {number}, past=member.past | sent[number].past | {number})
+        return member._replace(order=(*member.order, number)) if self.backend.total else member
 
     def _judge(self, state: State) -> None:
         """Judge a state: live, if it is at rest, and prompt."""
@@ -183,9 +197,33 @@ class Explorer:
                 if missing or member.core.held() or member.core.parked():
                     what = f"message {min(missing)} is not delivered" if missing else "packets are held"
                     raise Broken(_told(state.steps, f"nothing is on its way, and at member {me} {what}"))
-            if self.prompt:
+            if self.prompt and self.backend.total:
+                self._judge_late(state, me, member)
+            elif self.prompt:
                 self._judge_held(state, me, member)
+        if self.backend.total:
+            self._judge_order(state)
         self.found.ends += not state.links
+
+    def _judge_order(self, state: State) -> None:
+        """Judge a state: total. Causes come before their effects in the one order, whoever they are for."""
+        before = {number: set(message.past) for number, message in enumerate(state.sent)}
+        for member in state.members:
+            for former, number in pairwise(member.order):
+                before[number].add(former)
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            raise Broken(_told(state.steps, f"no one order of messages {error.args[1]}")) from None
+
+    def _judge_late(self, state: State, me: int, member: Member) -> None:
+        """Nothing is on its way to a member: then it has delivered what anybody has that is for it."""
+        if any(to == me for _, to in state.links):
+            return
+        for other in state.members:
+            for number in sorted(other.delivered - member.delivered):
+                if me in state.sent[number].dests:
+                    raise Broken(_told(state.steps, f"member {me} holds message {number}, though nothing is missing"))
 
     def _judge_held(self, state: State, me: int, member: Member) -> None:
         """A core whose packets go to all may wait for all that happened before, whomever it is for.

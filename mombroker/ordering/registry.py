@@ -17,6 +17,7 @@ BUILT_IN = {
     "vector": "Vector",
     "overlay": "Overlay",
     "daisy": "Daisy",
+    "abcast": "Abcast",
     "fifo": "Fifo",
 }  # name -> class in the module of that name
 

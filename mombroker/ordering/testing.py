@@ -93,13 +93,15 @@ def run(
 
 
 def unordered(events: list[Event]) -> list[Any]:
-    """Messages that no order has in which each member delivered what it got; none if there is one for all."""
-    before: dict[Any, set[Any]] = {}  # message -> those that some member delivered just before it
-    last: dict[int, Any] = {}
+    """Messages that no order has in which each member delivered what it got, and causes come before their effects; none
+    if there is one for all."""
+    before: dict[Any, set[Any]] = {}  # message -> those that some member delivered just before it, or its sender sent
+    delivered: dict[int, Any] = {}  # by member: the last one
+    sent: dict[int, Any] = {}
     for kind, member, message, *_ in events:
-        if kind == "deliver":
-            before.setdefault(message, set()).update({last[member]} if member in last else ())
-            last[member] = message
+        former = [delivered, sent] if kind == "send" else [delivered]
+        before.setdefault(message, set()).update(last[member] for last in former if member in last)
+        (sent if kind == "send" else delivered)[member] = message
     try:
         TopologicalSorter(before).prepare()
     except CycleError as error:
@@ -230,7 +232,8 @@ class Domain:
         for packet in returned:  # in the same transaction
             number = len(member.events)
             self.receive(me, me, packet)
-            assert ("deliver", me) in {event[:2] for event in member.events[number:]}, "what returns is taken at once"
+            delivered = ("deliver", me) in {event[:2] for event in member.events[number:]}
+            assert delivered or member.core.missing(packet), "what returns is delivered or held at once"
 
     def pass_on(self) -> tuple[int, bool] | None:
         """The next packet of some link arrives, or any one where links may reorder. The member, and if it delivered."""
@@ -332,6 +335,7 @@ class Domain:
 
     def store(self, me: int) -> None:
         member = self.members[me]
+        self.post(me, member.core.announce())
         rows, gone = member.core.dirty()
         assert not rows.keys() & gone, "a row is put and deleted at once"
         member.rows.update(rows)
@@ -397,6 +401,7 @@ class Twins:
                 self.take(me, me, mine, packet)
             else:
                 self.links.setdefault((me, packet.to), []).append(self.shaken[me].encode(packet))
+        self.announce(me)
         put, gone = self.shaken[me].dirty()
         self.rows[me] = {key: blob for key, blob in (self.rows[me] | put).items() if key not in gone}
         core = self.shaken[me] = self.backend.restore(me, self.size, dict(self.rows[me]), **self.options)
@@ -408,6 +413,12 @@ class Twins:
                 for each in (self.steady[me], core)
             )
             assert still == waits, f"{still} are {kind} after a restart, and {waits} without"
+
+    def announce(self, me: int) -> None:
+        one, other = self.steady[me].announce(), self.shaken[me].announce()
+        assert self.told(self.shaken[me], other) == self.told(self.steady[me], one), "other words at the end of a batch"
+        for packet in other:
+            self.links.setdefault((me, packet.to), []).append(self.shaken[me].encode(packet))
 
     def told(self, core: Ordering, packets: list[Packet]) -> list[tuple[Any, ...]]:
         return [

@@ -2,6 +2,8 @@
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from zlib import crc32
 
 from mombroker.core.causality import Event, Verdict, check
@@ -47,9 +49,11 @@ class Fates:
         return (id, agent) not in self.dead
 
 
-def agent_events(logs: list[tuple[str, list[Record]]], fates: Fates) -> list[Event]:
+def agent_events(
+    logs: list[tuple[str, list[Record]]], fates: Fates, early: Container[tuple[MessageId, str]] = ()
+) -> list[Event]:
     """The processes are the agents: their reactions are the deliveries. One that has moved did what its logs say, one
-    after the other."""
+    after the other. `early`: what was applied on these servers in no order."""
     parts: dict[str, dict[int, list[Event]]] = {}
     for server, log in logs:
         for record, part in lives(server, log):
@@ -57,8 +61,9 @@ def agent_events(logs: list[tuple[str, list[Record]]], fates: Fates) -> list[Eve
             process = f"{server}/_{agent}" if part == NOT_HERE and record.kind == "send" else agent
             if record.kind == "send":
                 dests = [identity(dest) for dest in record.dests]
-                event: Event = ("send", process, id, [dest for dest in dests if fates.awaited(id, dest)])
-            elif record.kind == "react":
+                awaited = [dest for dest in dests if fates.awaited(id, dest) and (id, home_of(dest)) not in early]
+                event: Event = ("send", process, id, awaited)
+            elif record.kind == "react" and (id, server) not in early:
                 event = ("deliver", process, id)
             else:
                 continue
@@ -86,6 +91,31 @@ def server_events(
     return everything
 
 
+def without_order(nodes: list[Node]) -> list[str]:
+    """The domains whose back end claims one order for all members, and for whose messages there is none: in which each
+    member delivered them, and causes come before their effects."""
+    causes: dict[MessageId, set[MessageId]] = {}
+    for node in nodes:
+        before: set[MessageId] = set()  # what happened there since the last send, and that
+        for kind, _, id, *_ in node.events:
+            if kind == "send":
+                causes.setdefault(id, set()).update(before - {id})
+                before = {id}
+            else:
+                before.add(id)
+    wrong = []
+    for domain, epoch in sorted({(domain, epoch) for node in nodes for domain, epoch, _ in node.ordered}):
+        graph = {id: set(those) for id, those in causes.items()}
+        for node in nodes:
+            for former, later in pairwise([id for *where, id in node.ordered if where == [domain, epoch]]):
+                graph.setdefault(later, set()).add(former)
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            wrong.append(f"no one order in domain {domain}, as of messages {error.args[1][:4]}")
+    return wrong
+
+
 def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
     """What is wrong with a run, and the outsider's verdicts on it."""
     ghosts = cluster.losses.ghosts if cluster.losses is not None else []
@@ -98,14 +128,16 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
         gone = {(id, home_of(agent)) for id, agent in [*had, *fates.buried]}
         had = {(id, identity(agent)) for id, agent in had}
         fates.dead |= dict.fromkeys(had - fates.dead.keys() - fates.reacted, GONE)
+    early = {(id, node.name) for node in [*ghosts, *nodes] for id in node.early}
+    gone |= early
     lost = cluster.mischief.damages.lost - fates.reacted
     fates.dead.update(dict.fromkeys(lost, DAMAGED))
     left = {} if cluster.relayouts is None else cluster.relayouts.left()
     verdicts = {
         "servers": check(server_events([node.events for node in [*ghosts, *nodes]], fates, left, gone)),
-        "agents": check(agent_events([(node.name, node.trace) for node in [*ghosts, *nodes]], fates)),
+        "agents": check(agent_events([(node.name, node.trace) for node in [*ghosts, *nodes]], fates, early)),
     }
-    wrong = []
+    wrong = without_order([*ghosts, *nodes])
     for level, verdict in verdicts.items():
         for kind in ("violations", "duplicates", "unsent", *(["lost"] if at_rest else [])):
             if found := getattr(verdict, kind):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from mombroker.core.owners import owning
 from mombroker.core.topology import Domain
 
 BACKENDS = ("", "matrix")  # of a domain; empty: its default, which is `fifo` between two servers
@@ -24,17 +25,33 @@ def draw_domains(rng: Random, size: int, backends: Sequence[str] = BACKENDS) -> 
         backend = rng.choice(backends)
         options = draw_options(rng, backend, members)
         domains[f"d{len(domains)}"] = Domain(f"d{len(domains)}", tuple(members), backend, options)
+    return without_clashes(domains)
+
+
+def without_clashes(domains: dict[str, Domain]) -> dict[str, Domain]:
+    """The same, where no server is in two domains whose back ends deliver own copies: the later one has its default."""
+    taken: set[str] = set()
+    for name, domain in domains.items():
+        if owning(domain):
+            if taken & {*domain.members}:
+                domains[name] = Domain(name, domain.members)
+            else:
+                taken |= {*domain.members}
     return domains
 
 
 def draw_options(rng: Random, backend: str, members: list[str]) -> dict[str, Any]:
     """As they would be in a topology file."""
+    options: dict[str, Any]
     if backend == "ks":
         return {"encoding": rng.choice(("list", "bitmap"))}
+    if backend == "abcast":
+        options = {"patience": rng.choice((1, 2, 16))}
+        return options | ({"holder": rng.choice(members)} if rng.random() < 0.5 else {})
     if backend == "overlay" and rng.random() < 0.5:
         return {"links": draw_links(rng, members)}
     if backend == "daisy":
-        options: dict[str, Any] = {"relay": rng.choice(("eager", "stable"))}
+        options = {"relay": rng.choice(("eager", "stable"))}
         return options | ({"groups": draw_groups(rng, members)} if rng.random() < 0.7 else {})
     return {}
 

@@ -9,14 +9,16 @@ from mombroker.core import revision
 from mombroker.core.batch import Batch
 from mombroker.core.causality import Event
 from mombroker.core.channel import Channel
+from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.engine import Engine
 from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerRefused, Switched
 from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
-from mombroker.core.message import Message, addressed
+from mombroker.core.message import Message, addressed, ident
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record, records
+from mombroker.ordering.base import Packet
 from mombroker.sim.disk import Disk
 from mombroker.sim.faults import Faults
 from mombroker.sim.network import Network
@@ -24,6 +26,8 @@ from mombroker.sim.world import MS, World
 from mombroker.store.memory import MemoryStore
 
 LINGER, SIZE_EVERY = 3 * MS, 20 * MS
+
+Delivery = tuple[str, int, tuple[str, int]]  # by the core of a domain, under an epoch: of this message
 
 
 class Around(Protocol):
@@ -48,7 +52,14 @@ class WatchedChannel(Channel):
 
     def __init__(self, *args: Any):
         self.open: list[Event] = []
+        self.ordered: list[Delivery] = []
+        self.early: list[tuple[str, int]] = []
         super().__init__(*args)
+
+    def _deliver(self, part: DomainChannel, packet: Packet) -> None:
+        if part.core.total:
+            self.ordered.append((part.name, self.neighbours.epochs[part.name], ident(packet.body)))
+        super()._deliver(part, packet)
 
     def send(self, message: Message) -> None:
         message = addressed(message, self.moved)
@@ -62,13 +73,16 @@ class WatchedChannel(Channel):
 
 
 class Watched(AgentServer):
-    """A server with such a channel. `closed`: what it did in the batch that was closed last."""
+    """A server with such a channel. `closed`: what it did in the batch that was closed last; `ordered`: what cores with
+    one order for all members delivered then; `early`: what was applied then while our own copies may have waited."""
 
     transport = WatchedChannel
     channel: WatchedChannel
 
     def __init__(self, *args: Any, **kwargs: Any):
         self.closed: list[Event] = []
+        self.ordered: list[Delivery] = []
+        self.early: list[tuple[str, int]] = []
         super().__init__(*args, **kwargs)
 
     @property
@@ -82,13 +96,17 @@ class Watched(AgentServer):
         engine.deliver = self._hand_over  # type: ignore[method-assign]
 
     def _hand_over(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
-        if domain or self.channel.owning:
+        if self.channel.owning and message.type in self.channel.at_once:
+            self.channel.early.append((message.origin, message.number))
+        elif domain or self.channel.owning:
             self.channel.open.append(("deliver", self.name, (message.origin, message.number)))
         self._deliver(message, agents, domain, *where, **when)
 
     def ready(self, now: int) -> Ready:
         ready = super().ready(now)  # which may send
         self.closed, self.channel.open = self.channel.open, []
+        self.ordered, self.channel.ordered = self.channel.ordered, []
+        self.early, self.channel.early = self.channel.early, []
         return ready
 
 
@@ -109,6 +127,8 @@ class Node:
         self.true_store: MemoryStore | None = None  # kept aside while an impostor runs
         self.trace: list[Record] = []
         self.events: list[Event] = []  # of the server as a process
+        self.ordered: list[Delivery] = []
+        self.early: list[tuple[str, int]] = []  # messages that nobody reads in an order
         self.replies: list[tuple[int, dict[str, Any] | str]] = []
         self.wanted: dict[str, int] = {}  # peers to dial, and attempts that failed
         self.waiting: set[str] = set()  # of these, those that are dialled again after a while
@@ -309,6 +329,8 @@ class Node:
         if self.true_store is None:
             self.trace += records(batch.log)
             self.events += self.server.closed
+            self.ordered += self.server.ordered
+            self.early += self.server.early
 
     def _die(self, point: str) -> bool:
         if point == "in commit" and not self.server.tx.rows.empty():

@@ -12,7 +12,7 @@ from mombroker.core.changes import Kind, compare
 from mombroker.core.errors import MomError
 from mombroker.core.meta import CHANGE, DIGEST, MARK, PLAN
 from mombroker.core.topology import Domain, Topology
-from mombroker.sim.domains import draw_options
+from mombroker.sim.domains import draw_options, without_clashes
 from mombroker.sim.node import Node
 from mombroker.sim.world import SECOND, World
 
@@ -118,6 +118,7 @@ def changed(rng: Random, topology: Topology, backends: Sequence[str], number: in
                 backend = rng.choice(backends)
                 domains[name] = Domain(name, those, backend, draw_options(rng, backend, list(those)))
         try:
+            domains = without_clashes(domains)
             new = replace(topology, servers=servers, domains=domains, secret_file="s", checked=True)
             if compare(topology, new).kind is Kind.FREEZE:
                 return new

@@ -14,7 +14,7 @@ from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
 
 AGENTS = "tests.core.sample_agents"
-BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
+BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast")
 SINKS = {f"{server}/{server}": f"{AGENTS}:Sink" for server in "abcd"}
 OLD = {"x": "abc", "y": "cd"}
 

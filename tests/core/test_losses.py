@@ -10,7 +10,7 @@ from tests.core.sample_agents import Put
 AGENTS = "tests.core.sample_agents"
 SINKS = {f"{server}/{server}": f"{AGENTS}:Sink" for server in "abcde"}
 ROUTER = {"x": "abc", "y": "cde"}  # c is lost
-BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
+BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast")
 
 
 def made(domains, backend="matrix"):

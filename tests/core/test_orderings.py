@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mombroker.admin.audit import bus as audit
+from mombroker.core.channel import Channel
 from mombroker.core.errors import PeerError, StoreError
 from mombroker.core.events import Admin, LinkFrames
 from mombroker.core.message import Message
@@ -18,7 +19,7 @@ from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put, Tell
 
 AGENTS = "tests.core.sample_agents"
-BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy")
+BACKENDS = ("matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast")
 LIMITS = {"trying_boots": 1000}  # so many crashes are no message's fault
 every_one = pytest.mark.parametrize("name", BACKENDS)
 holding = pytest.mark.parametrize("name", [name for name in BACKENDS if name != "overlay"])
@@ -80,16 +81,49 @@ def since(bus: Bus, domain: str, before: list[tuple[str, str]]) -> list[tuple[st
     return found
 
 
+# -- one order -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_is_sent_while_a_run_is_delivered_has_its_turn_behind_it(guarded, monkeypatch):
+    """b gets the token with the order of two messages, and sends a third one when it delivers the first."""
+    if not guarded:
+        right = Channel._come_back
+        monkeypatch.setattr(Channel, "_come_back", lambda each: (setattr(each, "_delivering", False), right(each)))
+    made = bus({"x": "abc"}, x=("abcast", {"patience": 2, "holder": "a"}))
+    tell(made, "ac", "before")  # by a itself, which keeps the token
+    made.cut("b", "c")  # b has the order of both, and not the first
+    channel, order = made.servers["b"].channel, []
+    deliver = channel.engine.deliver
+
+    def watched(message, agents, *where, **when):
+        order.append(message.number)
+        if len(order) == 1:
+            dests = ("a/a", "b/b", "c/c")
+            channel.send(Message("b", 1 << 40, "b/b", dests, Put.__wire_name__, b"", made.now, 0, 0, b""))
+        deliver(message, agents, *where, **when)
+
+    for name in "cb":
+        args = {"to": ["a/a", "b/b", "c/c"], "type": Put.__wire_name__, "fields": {"text": name}}
+        made.servers[name].step(Admin(next(made.numbers), "send", args), made.now)
+        made.pump()
+    channel.engine.deliver = watched
+    made.join("b", "c")
+    made.pump()
+    assert 1 << 40 in order[1:3]
+    assert (order[2] == 1 << 40) == guarded
+
+
 # -- multicasts ----------------------------------------------------------------------------------------------------
 
 # Of a multicast of a to b and d, the router; and of what d sends on in y to e and f. Flood: the four are a square.
 IN_X = {
     "matrix": ["ab", "ad"], "rst": ["ab", "ad"], "ks": ["ab", "ad"], "vector": ["ab", "ac", "ad"],
-    "overlay": ["ab", "ac", "bd", "cd", "dc"], "daisy": ["ab", "bc", "cd"],
+    "overlay": ["ab", "ac", "bd", "cd", "dc"], "daisy": ["ab", "bc", "cd"], "abcast": ["ab", "ac", "ad"],
 }  # fmt: skip
 IN_Y = {
     "matrix": ["de", "df"], "rst": ["de", "df"], "ks": ["de", "df"], "vector": ["de", "df", "dg"],
-    "overlay": ["de", "df", "eg", "fg", "gf"], "daisy": ["de", "df", "fg"],
+    "overlay": ["de", "df", "eg", "fg", "gf"], "daisy": ["de", "df", "fg"], "abcast": ["de", "df", "dg"],
 }  # fmt: skip
 
 

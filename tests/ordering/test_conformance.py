@@ -77,7 +77,7 @@ def test_the_kit_judges_by_the_outsider():
     assert sum(bool(verdict.violations) for verdict, _ in judged) > 10
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - ONLY_TWO))
+@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - ONLY_TWO - {"abcast"}))  # in which 2 waits for 0 to speak
 def test_a_packet_may_be_handed_over_without_bytes_between(name):
     """What `send` returns goes to `receive` as it is: only `frm` says where it came from."""
     options = {"groups": [[0, 1, 2, 3]]} if name == "daisy" else {}
