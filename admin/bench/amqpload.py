@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from mombroker.admin.bench.stompload import FRAMES, Broker, Line, Sender
 from mombroker.amqp import codec, performatives
-from mombroker.amqp.codec import NULL, boolean, optional, performative, string, symbol, symbols, ubyte, uint, ushort
+from mombroker.amqp.codec import NULL, boolean, performative, string, symbol, symbols, ubyte, uint, ushort
 from mombroker.amqp.frames import PLAIN, SASL, SASL_FRAME, frame
 from mombroker.core.errors import MomError
 
@@ -86,6 +86,11 @@ def said(found: bytes) -> tuple[int, list[object]]:
     return described.descriptor, described.value
 
 
+def _kind(topic: bool) -> str:
+    """The capability that brokers tell queues and topics by."""
+    return "topic" if topic else "queue"
+
+
 NUMBER_AT, TAG_AT = 16, 22  # in a frame
 
 
@@ -107,9 +112,9 @@ class AmqpProducer(Sender):
 
     line: AmqpLine
 
-    def __init__(self, at: Broker, address: str, size: int, durable: bool, window: int):
+    def __init__(self, at: Broker, address: str, topic: bool, size: int, durable: bool, window: int):
         self.line = AmqpLine(at)
-        target = performative(performatives.TARGET, [string(address), NULL, NULL, NULL, NULL, NULL, NULL])
+        target = performative(performatives.TARGET, [string(address), *[NULL] * 5, symbols([_kind(topic)])])
         self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
         one = _frame(address, size, durable)
         self.length = len(one)
@@ -157,10 +162,7 @@ class AmqpConsumer:
         self.each = ack != "client"
         self.came, self.prefetch = came, prefetch
         self.got = 0
-        capabilities = symbols(["topic"]) if topic else NULL
-        source = performative(
-            performatives.SOURCE, [string(address), *[NULL] * 9, optional(lambda found: found, capabilities)]
-        )
+        source = performative(performatives.SOURCE, [string(address), *[NULL] * 9, symbols([_kind(topic)])])
         self.line.attach(performatives.RECEIVER, source, performative(performatives.TARGET, []))
         self.left = 0
         self._grant()

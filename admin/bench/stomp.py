@@ -140,7 +140,8 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
             if target.at.nats:
                 producers.append(NatsProducer(target.at, case.size, case.window))
             elif target.at.amqp:
-                producers.append(AmqpProducer(target.at, name, case.size, case.persistent, case.window))
+                at, address, topic = target.at, name.rpartition("/")[2], kind == "topic"
+                producers.append(AmqpProducer(at, address, topic, case.size, case.persistent, case.window))
             else:
                 head = f"destination:{name}{more}"
                 producers.append(Producer(target.at, [head], case.size, case.persistent, case.window))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Protocol
 
@@ -194,17 +195,11 @@ class Inbound:
         """What the client sent is durable: one disposition for each row of numbers."""
         if not ids:
             return
-        unanswered, touched = self.unanswered, self._touched
-        first = last = ids[0]
-        for id in ids:
-            link = unanswered.pop(id)
-            link.unanswered -= 1
-            touched[link] = None
-            if id > last + 1 or id < last:
-                self._say(performatives.disposition(RECEIVER, first, last, _ACCEPTED))
-                first = id
-            last = id
-        self._say(performatives.disposition(RECEIVER, first, last, _ACCEPTED))
+        for link, count in Counter(map(self.unanswered.pop, ids)).items():
+            link.unanswered -= count
+            self._touched[link] = None
+        for first, last in _rows(ids):
+            self._say(performatives.disposition(RECEIVER, first, last, _ACCEPTED))
         ids.clear()
 
     def refuse(self, id: int, error: AmqpError) -> None:
@@ -243,3 +238,17 @@ class Inbound:
         for link in self.links.values():
             mine = sum(whose is link for whose in self.unanswered.values())
             assert mine == link.unanswered, "2: what is unanswered is counted wrong"
+
+
+def _rows(ids: list[int]) -> Iterator[tuple[int, int]]:
+    """The first and last of those that follow each other."""
+    if ids == list(range(ids[0], ids[-1] + 1)):
+        yield ids[0], ids[-1]
+        return
+    first = last = ids[0]
+    for id in ids[1:]:
+        if id != last + 1:
+            yield first, last
+            first = id
+        last = id
+    yield first, last
