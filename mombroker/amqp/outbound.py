@@ -31,7 +31,8 @@ class Owner(Protocol):
 
 class Outbound:
     """1. A delivery is in `unsettled` from when it is sent until its client, or the end of its link, settles it.
-    2. What waits, is in `pending` of its link; `order` has the link for each that waits for the window alone.
+    2. What waits, is in `pending` of its link; `order` has the link for each that has credit, and waits for the window,
+    for its link to be there, or behind others.
 
     next_out   number of the next frame; `window`, how many more the client takes
     """
@@ -59,6 +60,7 @@ class Outbound:
             self._give_back(each)
         link.pending.clear()
         self._rest.clear()
+        self._go_on()
 
     def _give_back(self, delivery: Delivery) -> None:
         if not delivery.sub.endswith(BROWSES):
@@ -82,11 +84,17 @@ class Outbound:
                 continue
             if link.granted:
                 link.granted -= 1
-            if link.credit > 0 and self.window > 0 and link.attached and not (link.pending or self._rest):
+            if (
+                link.credit > 0
+                and self.window > 0
+                and link.attached
+                and not (self._order or link.pending or self._rest)
+            ):
                 self._transfer(link, delivery, known)
             else:
                 link.pending.append(delivery)
                 self._order.append(link)
+                self._go_on()
             if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
                 self.grant(link)
         row.clear()
@@ -127,18 +135,26 @@ class Outbound:
         """The client takes so many frames."""
         self.window = window
         self._put_rest()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Those that come first wait for their link, or the others might overtake what they depend on; those whose link
+        has no credit are passed over."""
         order = self._order
         while order and self.window > 0 and not self._rest:
-            link = order.popleft()
-            if link.pending and link.credit > 0 and link.attached:
+            link = order[0]
+            ready = link.pending and link.credit > 0
+            if ready and not link.attached:
+                return
+            order.popleft()
+            if ready:
                 self._transfer(link, link.pending.popleft(), {})
                 self._drained_now(link)
 
     def flush(self, link: Outgoing) -> None:
         """It has credit, or is there, now."""
-        while link.pending and link.credit > 0 and link.attached and self.window > 0 and not self._rest:
-            self._transfer(link, link.pending.popleft(), {})
-        self._order.extend([link] * len(link.pending))
+        self._order.extend([link] * (len(link.pending) - self._order.count(link)))
+        self._go_on()
 
     # -- credit ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +229,7 @@ class Outbound:
         for link in self.links.values():
             mine = sum(whose is link for _, whose in self.unsettled.values())
             assert mine == link.unsettled, "1: what is unsettled is counted wrong"
-            ready = link.pending and link.credit > 0 and link.attached
+            ready = link.pending and link.credit > 0
             assert not ready or link in self._order, "2: it waits for nothing"
 
 

@@ -179,6 +179,7 @@ class Client:
     faithful = 0.7  # the chance that it comes back to the same server
     user = "user"
     strict = True  # its protocol knows no refusal that does not end the connection
+    wire: type[Connection] = Connection  # what it is connected by
 
     def __init__(self, work: "Clients", client_id: str = "", home: str = ""):
         self.work, self.client_id = work, client_id
@@ -198,7 +199,7 @@ class Client:
             work.world.after(20 * MS, self.connect)
             return
         work.conns += 1
-        self.connection = connection = Connection(self, node, work.conns)
+        self.connection = connection = self.wire(self, node, work.conns)
         node.connections[connection.conn] = connection
         opened = ClientOpened(connection.conn, self.user, self.client_id, f"{name}/x{connection.conn}", self.strict)
         connection.to_server(opened)

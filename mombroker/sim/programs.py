@@ -22,6 +22,7 @@ from mombroker.sim.operators import Operators
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.questions import Questions
 from mombroker.sim.revisions import Revisions
+from mombroker.sim.wires.protocols import Protocols
 from mombroker.sim.workers import MODES, QUEUES, TOPICS, A, B, Enduringly, Everything, Queues, Worker
 from mombroker.sim.world import MS
 
@@ -377,6 +378,6 @@ PROGRAMS: dict[str, type[Clients]] = {
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
-    "moving-sources": MovingSources, "guards": Guards, HEIRS: Heirs,
+    "moving-sources": MovingSources, "guards": Guards, "protocols": Protocols, HEIRS: Heirs,
     MOVING_HEIRS: MovingHeirs,
 }  # fmt: skip

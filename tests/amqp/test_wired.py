@@ -13,6 +13,7 @@ from mombroker.broker import properties, wire
 from mombroker.broker.commands import Send
 from mombroker.jms import messages as jms
 from mombroker.stomp.headers import V12, headers_of, text_of
+from tests import fakes_wires
 from tests.amqp.peer import flow, message
 from tests.amqp.wired import Wired, read, sections
 from tests.broker.bench import ALONE, THREE, Broker
@@ -214,27 +215,13 @@ def test_topics_come_in_causal_order_to_the_links_of_a_session(windows):
 
 
 def test_links_that_came_one_after_the_other_when_the_window_opens_would_be_caught(monkeypatch):
-    def link_by_link(self, window):
-        self.window = window
-        for link in self.links.values():
-            self.flush(link)
-
-    monkeypatch.setattr(Outbound, "opened", link_by_link)
+    monkeypatch.setattr(Outbound, "_go_on", fakes_wires.link_by_link())
     found = conversation(100)
     assert sorted(found) == sorted(CAUSAL) and found != CAUSAL
 
 
 def test_a_link_that_overtook_what_waits_for_the_window_would_be_caught(monkeypatch):
-    """The last frame that fits is given to whoever has the last message."""
-
-    def backwards(self, window):
-        self.window = window
-        while self._order and self.window > 0:
-            link = self._order.pop()
-            if link.pending and link.credit > 0:
-                self._transfer(link, link.pending.popleft(), {})
-
-    monkeypatch.setattr(Outbound, "opened", backwards)
+    monkeypatch.setattr(Outbound, "_go_on", fakes_wires.last_first())
     assert conversation(*(1,) * 10) != CAUSAL
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from mombroker.amqp.outbound import Outbound
 from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
@@ -32,6 +33,7 @@ from tests import fakes_access as access
 from tests import fakes_clients as fakes
 from tests import fakes_moves as moves
 from tests import fakes_questions as questions
+from tests import fakes_wires as wires
 from tests.fakes_bus import replaced
 
 KILLS = Faults(points={"committed, unsent": 0.1}, crashes=60, latency=MS // 10, down=MS, notice=MS)
@@ -142,6 +144,12 @@ CONTROLS = {
     "what is dispatched is not judged": Control("guards", access.judged_at_first_only, (0, 5, 6)),
     "given to a subscription that is not judged yet": Control("guards", access.given_before_judged, (35, 36, 59)),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
+    "links that give one after the other": Control(
+        "protocols", partial(replaced, Outbound, "_go_on", wires.link_by_link), (0, 1, 3)
+    ),
+    "links that do not wait for others to be there": Control(
+        "protocols", partial(replaced, Outbound, "_go_on", wires.not_behind_others), (0, 1, 3)
+    ),
 }
 
 
