@@ -229,8 +229,15 @@ class Consensus:
 
     def _taken(self, error: BaseException | None) -> None:
         self.taking = False
-        if error is not None and not self.dead:
+        if self.dead:
+            return
+        if error is not None:
             self.served.failed(error)
+            return
+        self.replica.wants_snapshot = False  # it was wanted again while it was taken
+        if self.replica.role == LEADER:
+            self._guarded(self.replica.beat, self.now())  # sends it, before it is dropped because nobody needs it
+            self.pump()
 
 
 class Writes:
