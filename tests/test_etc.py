@@ -57,7 +57,7 @@ def test_the_service_may_do_next_to_nothing():
 
 
 RULES, DASHBOARD = ETC / "prometheus" / "mombroker.rules.yml", ETC / "grafana" / "mombroker.json"
-METRICS = {metrics.full(metric): metric for metric in metrics.METRICS}
+METRICS = {metrics.full(each): each for each in (*metrics.METRICS, *metrics.REPLICA, *metrics.REPLICAS)}
 
 
 def expressions():
@@ -81,7 +81,7 @@ def test_the_most_important_figures_have_an_alert():
     text = RULES.read_text()
     for name in (
         "full", "problems", "domain_held_longest_seconds", "link_up", "agent_dead_letters", "stuck_agents",
-        "disk_free_bytes", "certificate_expires_seconds",
+        "disk_free_bytes", "certificate_expires_seconds", "replica_up", "replica_behind",
     ):  # fmt: skip
         assert f"mombroker_{name}" in text
 
@@ -109,8 +109,17 @@ tests:
       - { series: 'mombroker_link_waiting{server="a",peer="c",domain="d"}', values: "0x12" }
       - { series: 'mombroker_queue_messages{server="a",destination="queue:DLQ.in"}', values: "0 0 3x10" }
       - { series: 'mombroker_domain_held_longest_seconds{server="a",domain="d"}', values: "0 30 61 90 0x8" }
+      - { series: 'mombroker_replica_behind{server="a",replica="a-2",role="follower"}', values: "0 2000x4 1x3 5000x9" }
     alert_rule_test:
       - { alertname: MombrokerLinkDown, eval_time: 3m }
+      - { alertname: MombrokerReplicaBehind, eval_time: 12m }
+      - alertname: MombrokerReplicaBehind
+        eval_time: 15m
+        exp_alerts:
+          - exp_labels: { severity: warning, server: a, replica: a-2, role: follower }
+            exp_annotations:
+              summary: replica a-2 of a is behind
+              description: It lacks 5000 entries, and does not lead before it has them. mom replica status shows all.
       - alertname: MombrokerLinkDown
         eval_time: 5m
         exp_alerts:
