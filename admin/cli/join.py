@@ -3,7 +3,7 @@
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -104,13 +104,18 @@ def _invited(
 ) -> "Invitation":
     from mombroker.core import revision
     from mombroker.net import joining
+    from mombroker.net.adminclient import NoAccess, NoAnswer, NotRunning
 
-    with joining.client(name, at, key, tls=tls) as client:
-        try:
-            said = client.request("invitation", server=name)
-        except MomError:  # it is not on the bus
-            client.request("join", server=name, listen=listen, behind=behind, domain=domain)
-            said = client.request("invitation", server=name)
+    def ask(verb: str, **args: Any) -> "Invitation":
+        return joining.ask(name, at, key, verb, tls=tls, server=name, **args)
+
+    try:
+        said = ask("invitation")
+    except (NotRunning, NoAnswer, NoAccess):
+        raise
+    except MomError:  # it is not on the bus
+        ask("join", listen=listen, behind=behind, domain=domain)
+        said = ask("invitation")
     if "founder" in said:
         raise MomError(f"the bus has a server {name} since its first revision: choose another name")
     found = joining.of_sponsor(name, said, key, tls=tls)

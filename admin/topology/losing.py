@@ -36,8 +36,7 @@ class Asker:
         except adminclient.NoAccess:
             if not self._known:
                 self.secret, self._known = secret_of(self.topology, lambda line: None), True
-            with joining.client(ASKS, self.topology.servers[server].listen, self.secret) as client:
-                return client.request(verb, **args)
+            return joining.ask(ASKS, self.topology.servers[server].listens, self.secret, verb, **args)
 
 
 @dataclass(slots=True)
@@ -142,8 +141,13 @@ def _plan(lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str,
 
 
 def _answers(topology: Topology, name: str) -> bool:
+    """Of one that has replicas any: while none leads the others may be about to."""
+    return any(_runs(topology, view.label) for view in topology.servers[name].views())
+
+
+def _runs(topology: Topology, label: str) -> bool:
     try:
-        adminclient.connect(topology, name).close()
+        adminclient.connect(topology, label).close()
     except (adminclient.NotRunning, adminclient.NoAnswer):
         return False
     except adminclient.NoAccess:

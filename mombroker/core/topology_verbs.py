@@ -169,4 +169,4 @@ class JoinVerbs:
         if server not in self.newcomers.attached:
             return {"founder": True}
         found: dict[str, Any] = self.newcomers.invitation(server)
-        return found | {"listen": servers[found["sponsor"]].listen}
+        return found | {"listen": servers[found["sponsor"]].listens}

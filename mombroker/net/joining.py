@@ -44,6 +44,31 @@ def client(me: str, at: str, secret: bytes, timeout: float = 10.0, tls: tuple[st
     return AdminClient("", host, port, secret, timeout, me=me, tls=tls)
 
 
+def ask(
+    me: str, at: str, secret: bytes, verb: str, timeout: float = 10.0, tls: tuple[str, str] | None = None, **args: Any
+) -> Invitation:
+    """What a server of the bus answers; of one that has replicas that which leads, at any of its addresses, which have
+    commas between, or wherever a standby says. Raises MomError."""
+    left, tried = at.split(","), set[str]()
+    why: MomError | None = None
+    while left:
+        listen = left.pop(0)
+        tried.add(listen)
+        try:
+            with client(me, listen, secret, timeout, tls) as asked:
+                said: Invitation = asked.request(verb, **args)
+        except (NotRunning, NoAnswer) as error:
+            why = why or error
+            continue
+        if "standby" not in said:
+            return said
+        why = NotRunning(str(said["standby"]))
+        if said["leader"] and said["leader"] not in tried:
+            left.insert(0, said["leader"])
+    assert why is not None, "nobody was asked"
+    raise why
+
+
 def of_sponsor(
     me: str, said: Invitation, secret: bytes, patience: float = PATIENCE_S, tls: tuple[str, str] | None = None
 ) -> Invitation:
@@ -52,8 +77,7 @@ def of_sponsor(
     while "revision" not in said:
         sponsor, at = said["sponsor"], said["listen"]
         try:
-            with client(me, at, secret, tls=tls) as asked:
-                said = asked.request("invitation", server=me)
+            said = ask(me, at, secret, "invitation", tls=tls, server=me)
         except NotRunning:  # it may be on its way up again
             if time.monotonic() > end:
                 raise MomError(
@@ -95,7 +119,9 @@ def _asked(topology: Topology, me: str, peer: str, secret: bytes) -> Invitation 
             continue
         with asked:
             try:
-                return asked.request("invitation", server=me, bus=topology.name)
+                said = asked.request("invitation", server=me, bus=topology.name)
+                if "standby" not in said:
+                    return said
             except NoAnswer:
                 if not topology.servers[peer].replicas:  # else it is one that does not lead
                     raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from zlib import crc32
 
 from mombroker.core.raft.messages import BATCH, Entry
@@ -33,10 +32,34 @@ class Numbers:
         return Numbers([*map(int, data.split())])
 
 
+class Coups(Mishaps):
+    """Beside all else: who has just been elected is cut off, and those that have elected it crash."""
+
+    term = 0
+
+    def schedule(self, span: int) -> None:
+        super().schedule(span)
+        self._look()
+
+    def _look(self) -> None:
+        group, leaders = self.group, self.group.properties.leaders
+        if (newest := max(leaders, default=0)) > self.term:
+            self.term, one = newest, leaders[newest]
+            if self.world.chance(0.5) and one in group.hosts:
+                for host in [host for host in group.hosts.values() if host.id != one]:
+                    group.cut(one, host.id, 4 * group.times.election)
+                    self._down(host)
+        if group.faulty:
+            self.world.after(group.latency // 4, self._look)
+
+
 class Counter:
     """A client that proposes one number after the other to whoever serves, and notes what it is told is decided."""
 
-    def __init__(self, seed: int, replica: type[Replica] = Replica, group: type[Group] = Group, **changed: Any):
+    def __init__(
+        self, seed: int, replica: type[Replica] = Replica, group: type[Group] = Group,
+        mishaps: type[Mishaps] = Mishaps,
+    ):  # fmt: skip
         world = self.world = World(seed)
         rng = world.rng
         election = rng.choice((20, 100)) * MS
@@ -44,7 +67,7 @@ class Counter:
         times = Times(election, election // rng.choice((3, 6)), rng.choice((40, 1 << 20)))
         self.group = group(world, "s", Numbers, places, witnesses, times, self, election // 20, replica)
         self.group.faulty = True
-        self.mishaps = Mishaps(self.group, rng)
+        self.mishaps = mishaps(self.group, rng)
         self.last, self.most = 0, 400
         self.open: dict[tuple[int, int], int] = {}  # (index, term): number
         self.told: list[int] = []

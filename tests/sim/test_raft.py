@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import fakes_raft as fakes
-from tests.sim.raft_world import Counter
+from tests.sim.raft_world import Counter, Coups
 
 
 def all_clean(seeds: range) -> Counts[str]:
@@ -26,6 +26,11 @@ def test_some_seeds_are_clean():
     assert counts["takeovers"] > 40 and counts["replicas_replaced"] == counts["replicas_lost"] > 5
     assert min(counts[what] for what in ("replicas_added", "replicas_removed", "disks_filled", "transfers")) > 0
     assert counts["decided"] > 3_000
+
+
+def test_who_was_just_elected_is_cut_off_and_its_voters_crash():
+    for seed in range(8):
+        assert Counter(seed, mishaps=Coups).run() == [], f"seed {seed}"
 
 
 def test_a_seed_is_one_run():
@@ -52,6 +57,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
     "snapshot and tail do not meet": ({"group": fakes.WithWrongSnapshots}, "the rows of", (2, 3)),
     "apply before append": ({"group": fakes.WithHostsThatApplyFirst}, "the log is cut behind what is decided", (0, 1)),
     "outputs before a majority": ({"group": fakes.TellsAtOnce}, "that were told are lost", (4, 5)),
+    "a vote is not synced": ({"group": fakes.WithVotesThatAreNotSynced, "mishaps": Coups}, "election safety", (1, 4)),
 }
 
 

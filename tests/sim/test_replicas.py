@@ -72,8 +72,17 @@ class WrongSnapshots(ReplicatedNode):
     replicas = fakes.WithWrongSnapshots
 
 
+class IgnoresLeases(ReplicatedNode):
+    replica = fakes.IgnoresLeases
+
+
+class LeasedForEver(ReplicatedNode):
+    replica = fakes.LeasedForEver
+
+
 CONTROLS: dict[type[ReplicatedNode], tuple[int, ...]] = {
     TellsAtOnce: (4, 7), AppliesFirst: (3,), SameId: (6,), WrongSnapshots: (14,),
+    IgnoresLeases: (6,), LeasedForEver: (24, 26),
 }  # fmt: skip
 
 

@@ -108,7 +108,8 @@ class ReplicatedNode:
         self.complete, self.explain, self.rows = self.report.complete, self.report.explain, self.report.rows
         self.membership = Membership(self._replica, self._is_witness)
         self.port = StandbyPort(
-            {"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew}, self.doors.says
+            {"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew},
+            self.doors.says, self.doors.listen,
         )  # fmt: skip
         self.links = Links(
             shared.reactor, self.name, self.doors, self.doors.post, self.log, self.port, self.secret, token, self.times,

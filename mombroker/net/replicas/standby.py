@@ -12,7 +12,6 @@ from mombroker.core.places import Place
 from mombroker.core.topology import Server, Topology
 from mombroker.net.adminport import AdminPort
 from mombroker.net.connection import Connection
-from mombroker.net.handshake import JOIN, Login
 from mombroker.net.replicas.health import Health, Visits
 from mombroker.net.replicas.redirect import Redirect, listen
 
@@ -57,6 +56,11 @@ class Doors(Standby):
         where = (place.stomp or place.stomp_tls if setting.startswith("stomp") else getattr(place, setting)) or ""
         return f"standby: the leader is {place.name} at {where or place.listen}", where
 
+    def listen(self) -> str:
+        """Where servers find the one that leads; empty if nobody knows."""
+        place = self.leader()
+        return place.listen if place is not None else ""
+
     def open(self) -> None:
         """Raises MomError."""
         if not self._ports:
@@ -81,16 +85,21 @@ class Doors(Standby):
 
 
 class StandbyPort(AdminPort):
-    """Operators ask what a replica can answer without its server; `verbs` by name. Whoever wants to join looks on."""
+    """Operators ask what a replica can answer without its server; `verbs` by name. Who shows the secret of the bus
+    alone is told where to ask: `listen` is the leader's, empty if that is not known (net/joining.py)."""
 
-    def __init__(self, verbs: dict[str, Verb], says: Callable[[], str]):
+    def __init__(self, verbs: dict[str, Verb], says: Callable[[], str], listen: Callable[[], str]):
         super().__init__(self._asked, {})
-        self.verbs, self.says = verbs, says
+        self.verbs, self.says, self.listen = verbs, says, listen
 
-    def opened(self, conn: Connection, login: Login) -> None:
-        super().opened(conn, login)
-        if login.role == JOIN:
-            conn.close()
+    def received(self, conn: Connection, frames: list[Any]) -> None:
+        super().received(conn, [frame for frame in frames if not self._elsewhere(conn, frame)])
+
+    def _elsewhere(self, conn: Connection, frame: Any) -> bool:
+        if conn not in self._joining or type(frame) is not list or type(frame[0] if frame else None) is not int:
+            return False
+        self._answer(conn, frame[0], True, {"standby": self.says(), "leader": self.listen()})
+        return True
 
     def _asked(self, event: Admin) -> None:
         try:
