@@ -4,11 +4,10 @@ nothing beside the broker. The stream is made anew for each round."""
 import json
 import re
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from mombroker.admin.bench.stompload import CHUNK, Broker, Line
+from mombroker.admin.bench.stompload import CHUNK, FRAMES, Broker, Line, Sender
 from mombroker.core.errors import MomError
 
 STREAM, SUBJECT, INBOX, DELIVER = "mom-bench", "mom-bench.q", "_INBOX.mom-bench", "mom-bench-deliver"
@@ -90,44 +89,21 @@ class NatsConsumer:
             time.sleep(0.01)
 
 
-class NatsProducer:
-    """As stompload.Producer; the stream's answer to a message is its receipt."""
+class NatsProducer(Sender):
+    """The stream's answer to a message is its receipt."""
 
     def __init__(self, at: Broker, size: int, window: int):
-        self.line, self.window = NatsLine(at), window
+        self.line = NatsLine(at)
         self.line.socket.sendall(f"SUB {INBOX}.p 1\r\n".encode())
         self.line.socket.setblocking(False)
         self.frame = f"PUB {SUBJECT} {INBOX}.p {size}\r\n".encode() + b"x" * size + b"\r\n"
-        self.count = self.sent = self.done = self.seen = 0
-        self.under_way: deque[tuple[int, float]] = deque()
-        self.waits: list[tuple[float, int]] = []
+        super().__init__(FRAMES, window)
 
-    def start(self, count: int) -> None:
-        self.count = count
-        self.go(self.window)
-
-    def go(self, room: int) -> None:
-        left = min(room, self.count - self.sent)
-        if left > 0:
-            self.under_way.append((self.sent + left, time.perf_counter()))
-            self.line.send(self.frame * left)
-            self.sent += left
+    def cut(self, at: int, some: int) -> bytes:
+        return self.frame * some
 
     def heard(self) -> None:
         data = self.line.receive()
         if b'"error"' in data:
             raise MomError(f"{self.line.at.name} refuses a message: {data[-200:].decode(errors='replace')}")
-        some = data.count(b"}")  # one an answer
-        if not some:
-            return
-        self.done += some
-        self.go(some)
-        now = time.perf_counter()
-        while self.under_way and self.under_way[0][0] <= self.done:
-            upto, since = self.under_way.popleft()
-            self.waits.append((now - since, upto - self.seen))
-            self.seen = upto
-
-    @property
-    def finished(self) -> bool:
-        return self.done >= self.count
+        self.answered(data.count(b"}"))  # one an answer
