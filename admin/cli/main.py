@@ -82,7 +82,7 @@ COMMANDS = {
     ),
     "top": ("top", "top", "What the servers do now, and the fullest queues."),
     "tls": ("tls", "tls", "Certificates of servers: init."),
-    "topic": ("topic", "topic", "Topics: list, show, create, delete."),
+    "topic": ("topic", "topic", "Topics: list, show, create, move, delete."),
     "topology": (
         "topology",
         "topology",

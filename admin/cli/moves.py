@@ -60,6 +60,21 @@ def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
             time.sleep(EVERY_S)
 
 
+def follow_topic(topology: Topology, begun: dict[str, Any], to: str) -> dict[str, Any]:
+    """Wait until a server is the home of a topic; `begun` is the answer of `move_topic`."""
+    started = heard = time.monotonic()
+    while True:
+        try:
+            now = options.ask(topology, topology.servers[to], "topic", destination=begun["topic"])
+            heard = time.monotonic()
+            if now["created"] == to and not now["moving"]:
+                return {"topic": begun["topic"], "created": to, "seconds": round(time.monotonic() - started, 1)}
+        except MomError as error:
+            if time.monotonic() - heard > SILENT_S:
+                raise MomError(f"{error}; it goes on by itself when all servers run") from None
+        time.sleep(EVERY_S)
+
+
 def follow_agent(topology: Topology, begun: dict[str, Any]) -> dict[str, Any]:
     """Wait until an agent is where it is to be; `begun` is the answer of `move_agent`. Raises MomError if it stays."""
     ends = {end: topology.servers[begun[end]] for end in ("to", "from")}

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from mombroker.admin.cli import destinations, options
+from mombroker.admin.cli import destinations, moves, options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Topics: list, show, create, delete."""
+    """Topics: list, show, create, move, delete."""
 
 
 @topic.command("list")
@@ -76,6 +76,30 @@ def create(file: Path, server: str | None, topic: str, output: str, columns: str
     show_one(
         {"server": at.name, **options.ask(topology, at, "create_topic", destination=f"topic:{name}")}, output, columns
     )
+
+
+@topic.command()
+@options.file_option
+@click.argument("topic")
+@click.option("--to", required=True, metavar="SERVER", help="Its home from then on.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it is there; it goes on by itself.")
+@output_options
+def move(file: Path, topic: str, to: str, no_wait: bool, output: str, columns: str) -> None:
+    """Move the home of a topic to another server: where its entry lives, and where it gets its order if its policy has
+    order = "total". Clients go on meanwhile, and all have one order across the move.
+
+    It waits until all servers are up, and goes on by itself if this command is stopped, or a server.
+
+    \b
+    Example:
+      mom topic move prices --to paris
+    """
+    (name,) = destinations.topics_of((topic,))
+    topology, asked = options.load(file), {"destination": f"topic:{name}"}
+    home = options.ask(topology, options.pick(topology, topology.registry), "topic", **asked)["created"]
+    at = options.pick(topology, home or topology.registry)
+    begun = moves.begin(lambda: options.ask(topology, at, "move_topic", **asked, to=to))
+    show_one(begun if no_wait else moves.follow_topic(topology, begun, to), output, columns)
 
 
 @topic.command()

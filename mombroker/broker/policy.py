@@ -47,6 +47,7 @@ class Policy:
     dead_letter: str = ""  # queue; empty: DLQ.NAME
     on_expiry: str = "dead-letter"  # or "drop"
     announce: str = ""  # topics: "everywhere" sends copies to all servers
+    order: str = ""  # topics: "total" lets all subscribers have one order
     idle_timeout: float = 0.0  # a durable subscription without a consumer for so long ends; 0 = never
     max_pending: int = 1_000  # messages kept for a slow connection that has plain subscriptions
 
@@ -56,6 +57,7 @@ class Policy:
             ("on_nack", ("redeliver", "dead-letter")),
             ("on_expiry", ("dead-letter", "drop")),
             ("announce", ("", "everywhere")),
+            ("order", ("", "total")),
         ):
             if getattr(self, name) not in known:
                 raise MomError(f"{name} must be {' or '.join(map(repr, known))}, not {getattr(self, name)!r}")

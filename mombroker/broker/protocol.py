@@ -324,6 +324,24 @@ class Publish(Note):
 
 
 @dataclass(slots=True)
+class Placed(Note):
+    """Of the home of a topic in total order, behind what it has sent on: the messages of publishers up to these, by the
+    numbers with which they came, have their places. `gone`: they have none, since nobody is there any more."""
+
+    wire = "t.placed"
+    told: dict[str, Count]
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Opens(Note):
+    """The former home of a topic has placed all that has come to it: this one goes on."""
+
+    wire = "t.opens"
+    topic: str
+
+
+@dataclass(slots=True)
 class Table(Note):
     """A server's new and former entries of the subscription table: (epoch, pattern), epoch."""
 

@@ -244,6 +244,8 @@ class Departures:
             if departure.phase != SENDS or departure.late > durable:
                 continue
             self._freeze(id)
+            if self.engine.clients.groups.waits(id):  # what it has sent goes first
+                continue
             while departure.under_way < self.window and departure.late <= durable and id in self.leaving:
                 if not left or self.tx.filled():
                     return True

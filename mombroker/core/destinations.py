@@ -56,6 +56,7 @@ class Destinations(Protocol):
     def incoming(self, agent: str, message: Message) -> list[Incoming]: ...  # one of `types`; none: nothing to react to
     def settle(self, agent: str, message: Message, outcome: str) -> None: ...  # one of `types`
     def outgoing(self, agent: str, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> Any: ...
+    def in_order(self, outgoing: Any) -> bool: ...  # is it for a topic in total order?
     def send(self, agent: str, outgoing: Any) -> None: ...
     def examine(self, source: Source) -> None: ...  # raises MomError for what nobody can take messages from
     def take(self, agent: str, number: int, source: Source) -> None: ...  # which was checked

@@ -10,7 +10,7 @@ from mombroker.core.batch import EVERY, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.destinations import Destinations, Incoming, Source
 from mombroker.core.errors import MomError
-from mombroker.core.groups.bus import CASTS, JOIN, LEAVE, PUT, SEND, Groups
+from mombroker.core.groups.bus import CASTS, JOIN, LEAVE, PLACE, PUT, SEND, Groups
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.limits import Limits
 from mombroker.core.message import Message, new_message
@@ -200,7 +200,8 @@ class Reaction:
     def put(self, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> None:
         """Send a message to a destination: `kind` is "queue", "topic", or empty. Raises UnknownName, MomError."""
         self.check_size("a message", len(body))
-        self.ops.append(("put", self.destinations.outgoing(self.agent, kind, to, body, fields)))
+        outgoing = self.destinations.outgoing(self.agent, kind, to, body, fields)
+        self.ops.append((PLACE if self.destinations.in_order(outgoing) else PUT, outgoing))
 
     def take(self, source: Source) -> int:
         """Consume from a destination from now on. Raises MomError."""
@@ -243,7 +244,7 @@ class Reaction:
         """The reaction succeeded: do what it asked for, in its order."""
         destinations, groups, agent, waits = self.destinations, self.groups, self.agent, False
         for kind, value in self.ops:
-            if kind in (CASTS, JOIN, LEAVE) or (waits and kind in (SEND, PUT)):
+            if kind in (CASTS, JOIN, LEAVE, PLACE) or (waits and kind in (SEND, PUT)):
                 waits = groups.act(agent, kind, value)
             elif kind == "send":
                 send(value)

@@ -19,6 +19,7 @@ from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.moves import Moves, PulledMoves
 from mombroker.sim.moving_heirs import MovingHeirs
 from mombroker.sim.operators import Operators
+from mombroker.sim.orders import Orders
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.questions import Questions
 from mombroker.sim.revisions import Revisions
@@ -378,6 +379,6 @@ PROGRAMS: dict[str, type[Clients]] = {
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
-    "moving-sources": MovingSources, "guards": Guards, "protocols": Protocols, HEIRS: Heirs,
+    "moving-sources": MovingSources, "orders": Orders, "guards": Guards, "protocols": Protocols, HEIRS: Heirs,
     MOVING_HEIRS: MovingHeirs,
 }  # fmt: skip

@@ -398,6 +398,8 @@ def test_a_topic_is_created_shown_and_deleted(bus):
     assert (found["topic"], found["created"], found["servers"]) == ("topic:fixed", "b", ["a"])
     assert found["subscribers"] == {"a": 1, "b": 0} and found["subscriptions"] == []
     assert "topic:fixed" in bus.mom("topic", "list").stdout
+    assert bus.json("topic", "move", "fixed", "--to", "a")["created"] == "a"
+    assert "nobody has created" in bus.mom("topic", "move", "unheard-of", "--to", "a", code=1).stderr
     refused = bus.mom("topic", "delete", "fixed", code=1, stdin="n\n")
     assert "Delete topic:fixed? [y/N]" in refused.output
     bus.mom("topic", "delete", "fixed", "--yes")

@@ -151,7 +151,7 @@ def test_what_waits_for_a_name_is_not_overtaken_in_the_turn_in_which_that_is_dec
     server = b.servers["b"]
 
     def send(text: str) -> None:
-        server.clients.send_to_queue(
+        server.clients.send_by_name(
             ClientMessage("queue:DLQ.late", "/queue/DLQ.late", body=text.encode()), "b/queue:late"
         )
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from mombroker.amqp.outbound import Outbound
+from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
@@ -23,6 +24,7 @@ from mombroker.broker.session.service import Sessions
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import Waiting
+from mombroker.broker.topic.moving import TopicDeparture
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.sim.clients import Clients
@@ -32,6 +34,7 @@ from mombroker.sim.world import MS
 from tests import fakes_access as access
 from tests import fakes_clients as fakes
 from tests import fakes_moves as moves
+from tests import fakes_orders as orders
 from tests import fakes_questions as questions
 from tests import fakes_wires as wires
 from tests.fakes_bus import replaced
@@ -143,6 +146,22 @@ CONTROLS = {
     ),
     "what is dispatched is not judged": Control("guards", access.judged_at_first_only, (0, 5, 6)),
     "given to a subscription that is not judged yet": Control("guards", access.given_before_judged, (35, 36, 59)),
+    "published in total order where the client is": Control(
+        "orders", partial(replaced, Topics, "publish", orders.published_here), (1, 2, 3)
+    ),
+    "a new home of a topic that does not wait": Control("orders", orders.two_homes, (79, 83, 84)),
+    "opened when a move is decided": Control(
+        "orders", partial(replaced, TopicDeparture, "decided", orders.opened_at_the_decision), (40, 41, 42)
+    ),
+    "no wait behind what is in total order": Control(
+        "orders", partial(replaced, Handlers, "in_turn", orders.no_wait), (1, 2, 3)
+    ),
+    "no wait of agents behind what is in total order": Control(
+        "orders", partial(replaced, Deeds, "_place", orders.agents_do_not_wait), (1, 2, 5)
+    ),
+    "a receipt before the place": Control(
+        "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (2, 3, 4)
+    ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
     "links that give one after the other": Control(
         "protocols", partial(replaced, Outbound, "_go_on", wires.link_by_link), (0, 1, 3)

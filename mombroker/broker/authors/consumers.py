@@ -141,6 +141,10 @@ class AgentConsumers(Native):
     def outgoing(self, agent: str, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> Outgoing:
         return self.sender.outgoing(agent, kind, to, body, fields)
 
+    def in_order(self, outgoing: Outgoing) -> bool:
+        where, message = outgoing
+        return not where and self.topics.order.total(message.destination)
+
     def send(self, agent: str, outgoing: Outgoing) -> None:
         self.sender.send(agent, outgoing)
 

@@ -33,7 +33,7 @@ class AgentSender:
 
     def outgoing(self, agent: str, kind: str, to: str, body: bytes, fields: Mapping[str, Any]) -> Outgoing:
         """`kind` is "queue", "topic", or empty: then `to` says it. `fields` are those of ClientMessage, but for `ttl`
-        and `delay`, in ns, and `properties`, by name. Raises UnknownName for a queue that is being made, MomError."""
+        and `delay`, in ns, and `properties`, by name. Raises UnknownName for what is being made, MomError."""
         if type(to) is not str:
             raise MomError(f"a destination is text, as '/queue/orders', not a {type(to).__name__}")
         destination = _destination(kind, to)
@@ -82,6 +82,8 @@ class AgentSender:
     def _allowed(self, topic: str) -> str:
         if topic.startswith("topic:") and not self.policies.of(topic).create and name_of(topic) not in self.names.known:
             raise MomError(f"{topic} does not exist, and its policy has create = false: see `mom topic create`")
+        if self.topics.order.total(topic):
+            self.topics.order.home(topic)
         return ""
 
     def _message(

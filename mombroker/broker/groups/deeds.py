@@ -10,9 +10,11 @@ from mombroker.broker.groups.members import Members
 from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Restored, State, Told, Viewed
 from mombroker.broker.groups.outbox import Entry
 from mombroker.broker.names import name_of
+from mombroker.broker.topic.order import Order
 from mombroker.broker.wire import note_of
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification
-from mombroker.core.groups.bus import CASTS, JOIN, PUT, SEND, awaited
+from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND, awaited
+from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 
@@ -28,8 +30,9 @@ class Deeds:
 
     moving: Callable[[str], bool]
 
-    def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None]):
-        self.natives, self.tx, self.members, self.sends = natives, natives.tx, members, sends
+    def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None], order: Order):
+        self.natives, self.tx, self.members, self.sends, self.order = natives, natives.tx, members, sends, order
+        self.unnamed: dict[str, dict[str, None]] = {}  # agents, by the topic that they wait for
         self.outboxes, self.beginnings = members.outboxes, members.beginnings
         members.run = lambda agent: self.outboxes.run(agent, self._do)
 
@@ -85,18 +88,61 @@ class Deeds:
         kind, value = entry.kind, entry.value
         if kind == CASTS:
             group, home, wire, payload, total = value
-            return self._cast(agent, group, home, wire, payload, total, asked)
+            return self._cast(agent, entry, group, home, wire, payload, total, asked)
+        if kind == PLACE and self.order.total(value[1].destination):
+            return self._place(agent, entry, asked)
         if asked:
             return False
         if kind == SEND:
             self.natives.send(value)
-        elif kind == PUT:
-            self.sends(agent, value)
+        elif kind in (PUT, PLACE):
+            where, message = value  # which may live elsewhere by now
+            self.sends(agent, (where and self.natives.names.known.get(name_of(message.destination), where), message))
         elif kind == JOIN:
             self._join(agent, *value)
         else:
             self._leave(agent, *value)
         return True
+
+    def _place(self, agent: str, entry: Entry, asked: int) -> bool | None:
+        """Publish in total order, behind nothing but what goes to the same topic."""
+        message = entry.value[1]
+        try:
+            home = self.order.home(message.destination)
+        except UnknownName as error:
+            self.unnamed.setdefault(error.name, {})[agent] = None
+            return False
+        if asked and self.outboxes.of[agent][asked - 1].value[0] != home:
+            return False
+        submitted = self.order.submit(message, agent)
+        assert submitted is not None, "its home is known"
+        entry.value, entry.asked = (home, message), submitted.mark
+        return None
+
+    def named(self, name: str) -> None:
+        """It is known now, or no longer."""
+        for agent in self.unnamed.pop(name, ()):
+            self.members.goes_on(agent)
+
+    def placed(self, agent: str, number: int) -> bool:
+        """What it has published, up to this number, has its place, or comes to nothing. False if it has no outbox."""
+        if agent not in self.outboxes.of:
+            return False
+        while self.outboxes.placed(agent, number) is not None:
+            self.members.goes_on(agent)
+        return True
+
+    def unplaced(self, servers: set[str]) -> dict[str, str]:
+        """What was on its way to homes of topics on these servers may be lost: nobody waits for its place. Whose it
+        was, with such a home."""
+        found = dict[str, str]()
+        for agent, entries in list(self.outboxes.of.items()):
+            for entry in [each for each in entries if each.kind == PLACE and each.asked]:
+                if home_of(entry.value[0]) in servers:
+                    found[agent] = entry.value[0]
+                    self.outboxes.remove(agent, entry)
+                    self.members.goes_on(agent)
+        return found
 
     def _join(self, agent: str, group: str, home: str, needs: bool) -> None:
         mine = self.members.find(group, agent) or self.members.new(group, home, agent)
@@ -114,12 +160,13 @@ class Deeds:
             self.members.change_of(mine)
 
     def _cast(
-        self, agent: str, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
+        self, agent: str, entry: Entry, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
     ) -> bool | None:
         mine = self.members.find(group, agent)
         if total or mine is None or not mine.inside:
             if asked and self.outboxes.of[agent][asked - 1].value[1] != home:
                 return False
+            entry.asked = self.tx.new_id()
             self.members.say(agent, (home,), Place(wire, payload))
             return None
         member = mine.member

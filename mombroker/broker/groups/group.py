@@ -114,9 +114,11 @@ class Group(Native):
         """Here is its place: what we send to the members is delivered in the order in which we send it."""
         self.placed += 1
         members, source = self.home.members, message.source
-        self._send(tuple(members), Told(self.name, self.home.number, source, note.type, note.payload))
+        self._send(
+            tuple(members), Told(self.name, self.home.number, source, note.type, note.payload, asked=message.number)
+        )
         if source not in members:
-            self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source))
+            self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source, message.number))
         if not members:
             self._send((source,), Returned(self.name, note.type, note.payload, NOBODY))
         self.tx.urgency = COMMIT

@@ -29,6 +29,7 @@ from mombroker.broker.groups.notes import (
 )
 from mombroker.broker.groups.outbox import OUTBOX, Outboxes
 from mombroker.broker.native import Native
+from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import Note, note_of
 from mombroker.core import times
 from mombroker.core.batch import ItemRow
@@ -65,11 +66,13 @@ class Members(Native):
 
     __slots__ = (
         "of", "changed", "ready", "outboxes", "run", "beginnings", "copies", "busy", "unacked", "hand_over", "wake",
+        "emptied",
     )  # fmt: skip
 
     run: Callable[[str], bool]  # True if nothing is left of an agent's outbox
     hand_over: Callable[[Message, str], None]  # puts a message into an agent's inbox
     wake: Callable[[str], None]  # whoever waits for this goes on
+    emptied: Callable[[str], None]  # called with who has nothing in its outbox any more
 
     def __init__(self, natives: Natives):
         super().__init__(natives, f"{natives.tx.name}/{SERVERS}")
@@ -106,6 +109,8 @@ class Members(Native):
         ):  # fmt: skip
             for row in self._rows(name):
                 load(row)
+        for agent in self.outboxes.of:  # what they have waited for may have been in memory
+            self.goes_on(agent)
         if any(mine.again for mine in self.all()):
             self.alarm_at(times.after(self.tx.now, AGAIN))
 
@@ -157,6 +162,10 @@ class Members(Native):
             self.ready[agent] = None
             self.touch()
 
+    def _emptied(self, agent: str) -> None:
+        self.wake(waits_for(agent))
+        self.emptied(agent)
+
     # -- what comes for members --------------------------------------------------------------------------------------
 
     def _cast_comes(self, message: Message, agent: str) -> bool:
@@ -165,7 +174,7 @@ class Members(Native):
         except UnknownNotification:  # the agent will say so
             return True
         if not note.seq and note.sender == agent:
-            self.outboxes.placed(agent)
+            self.outboxes.placed(agent, note.asked or LAST)
             self.goes_on(agent)
         return self._offer(message, agent, note.group)
 
@@ -325,7 +334,7 @@ class Members(Native):
         for mine in self.all():
             if (mine.home, mine.agent) == (note.home, note.agent):
                 self._end(mine)
-        if note.asked and (entry := self.outboxes.placed(note.agent)) is not None:
+        if note.asked and (entry := self.outboxes.placed(note.agent, note.number or LAST)) is not None:
             group, _, wire, payload, _ = entry.value
             self.say(self.id, (note.agent,), Returned(group, wire, payload, LOST))
             self.goes_on(note.agent)
@@ -337,7 +346,7 @@ class Members(Native):
         for mine in self.all():
             if mine.home == message.source:
                 if mine.agent in self.ready and self.run(mine.agent):  # what has waited for this view goes first
-                    self.wake(waits_for(mine.agent))
+                    self._emptied(mine.agent)
                 mine.prepared = [note.number, note.attempt, note.out]
                 self.change_of(mine)
         self._flush(message.source, note.number, note.attempt, note.out)
@@ -365,7 +374,7 @@ class Members(Native):
 
     def _placed(self, message: Message) -> None:
         note: Placed = note_of(message)
-        self.outboxes.placed(note.agent)
+        self.outboxes.placed(note.agent, note.number or LAST)
         self.goes_on(note.agent)
 
     # -- who waits for a state -----------------------------------------------------------------------------------------
@@ -406,7 +415,7 @@ class Members(Native):
                 self.natives.post(self.id, server, note)
         for agent in ready:
             if agent in self.outboxes.of and self.run(agent):
-                self.wake(waits_for(agent))
+                self._emptied(agent)
         for mine in self.changed:
             there = self.find(mine.group, mine.agent) is mine
             self.tx.rows.items[mine.place] = mine.row(self.id) if there else None

@@ -113,10 +113,11 @@ class Prepare(GroupNote):
 
 @dataclass(slots=True)
 class Placed(GroupNote):
-    """What an agent has asked for is placed, and goes to no member on this server."""
+    """What an agent has asked for, by a message with this number, is placed, and does not come to itself."""
 
     wire = "g.placed"
     agent: str
+    number: Count = 0
 
     def agents(self) -> list[str]:
         return [self.agent]
@@ -166,12 +167,14 @@ class Stable(GroupNote):
 
 @dataclass(slots=True)
 class Ended(GroupNote):
-    """Nobody is there to whom an agent has said something: a group has ended. `asked`: it was a cast."""
+    """Nobody is there to whom an agent has said something: a group has ended. `asked`: it was a cast, by a message with
+    this number."""
 
     wire = "g.ended"
     home: str
     agent: str
     asked: bool = False
+    number: Count = 0
 
     def agents(self) -> list[str]:
         return [self.home, self.agent]
@@ -207,7 +210,8 @@ class Viewed(GroupNote):
 
 @dataclass(slots=True)
 class Told(GroupNote):
-    """A cast: a notification, by its wire name and its packed fields. `seq` and `after` as in core/groups/view.py."""
+    """A cast: a notification, by its wire name and its packed fields. `seq` and `after` as in core/groups/view.py;
+    `asked`: in total order, the number of the message by which its sender has asked for it."""
 
     wire = CAST
     group: str
@@ -217,6 +221,7 @@ class Told(GroupNote):
     payload: bytes
     seq: Count = 0
     after: dict[str, Count] = field(default_factory=dict)
+    asked: Count = 0
 
     def agents(self) -> list[str]:
         return [self.sender, *self.after]

@@ -11,7 +11,7 @@ import msgpack
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.wire import pack
 from mombroker.core.batch import ItemRow
-from mombroker.core.groups.bus import PUT, SEND
+from mombroker.core.groups.bus import PLACE, PUT, SEND
 from mombroker.core.message import decode
 from mombroker.core.transaction import COMMIT, Transaction
 
@@ -19,18 +19,19 @@ OUTBOX = "outbox"
 
 
 class Entry:
-    """One thing to do. `asked`: it is a cast, and its home has been asked to place it. `row`: 0 while it has none."""
+    """One thing to do. `asked`: its home was asked to place it, by a message with a number above this; 0 = not yet.
+    `row`: 0 while it has none."""
 
     __slots__ = ("kind", "value", "asked", "row")
 
-    def __init__(self, kind: str, value: Any, asked: bool = False, row: int = 0):
+    def __init__(self, kind: str, value: Any, asked: int = 0, row: int = 0):
         self.kind, self.value, self.asked, self.row = kind, value, asked, row
 
     def pack(self) -> bytes:
         value = self.value
         if self.kind == SEND:
             value = value.encode()
-        elif self.kind == PUT:
+        elif self.kind in (PUT, PLACE):
             where, message = value
             value = [where, message.pack()]
         packed: bytes = pack(value)
@@ -42,9 +43,9 @@ class Entry:
         value = msgpack.unpackb(row.body, strict_map_key=False)
         if kind == SEND:
             value = decode(value)
-        elif kind == PUT:
+        elif kind in (PUT, PLACE):
             value = value[0], ClientMessage.unpack(value[1])
-        return agent, Entry(kind, value, asked, row.id)
+        return agent, Entry(kind, value, int(asked), row.id)
 
 
 class Outboxes:
@@ -72,12 +73,12 @@ class Outboxes:
         """Do what can be done, in its order: `do` gets the agent, an entry, and how much is asked for before it, and
         says whether it is done, or asked for (None). True if nothing is left."""
         entries = self.of.get(agent, deque())
-        asked = sum(entry.asked for entry in entries)
+        asked = sum(bool(entry.asked) for entry in entries)
         while len(entries) > asked:
             entry = entries[asked]
             done = do(agent, entry, asked)
             if done is None:
-                entry.asked, asked = True, asked + 1
+                asked += 1
                 if entry.row:
                     self._write(agent, entry)
             elif done:
@@ -87,10 +88,10 @@ class Outboxes:
                 break
         return self._left(agent)
 
-    def placed(self, agent: str) -> Entry | None:
-        """The first that was asked for has its place."""
+    def placed(self, agent: str, number: int) -> Entry | None:
+        """What was asked for by messages up to this number has its place: the first of it, which is done."""
         entries = self.of.get(agent)
-        if not entries or not entries[0].asked:
+        if not entries or not 0 < entries[0].asked < number:
             return None
         entry = entries.popleft()
         self._drop(entry)
@@ -134,5 +135,5 @@ class Outboxes:
             assert (entries or agent in ready) and all(entry.row for entry in entries), (
                 f"1: {agent} waits for nothing, or without rows"
             )
-            asked = [entry.asked for entry in entries]
+            asked = [entry.asked > 0 for entry in entries]
             assert asked == sorted(asked, reverse=True), "2: something is asked for behind what was not done"

@@ -38,7 +38,7 @@ class DeadLetters:
         natives = self.queue.natives
         dead = dead_letter(item, message, reason, shown, natives.tx.now - natives.clock.ahead)
         dead.destination = policy.dead_letter or f"queue:DLQ.{shown[shown.index(':') + 1 :]}"
-        self.service.send_to_queue(dead, self.queue.id)
+        self.service.send_by_name(dead, self.queue.id)
 
 
 def dead_letter(item: QueuedMessage, message: ClientMessage, reason: str, queue: str, now: int) -> ClientMessage:

@@ -22,5 +22,5 @@ class QueueService(Protocol):
     def waits_for(self, queue: str) -> bool: ...  # does somebody wait for room in it?
     def shown(self, name: str) -> str: ...  # what people call it
     def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...  # times of another server
-    def send_to_queue(self, message: ClientMessage, source: str, /) -> None: ...  # which is made if need be
+    def send_by_name(self, message: ClientMessage, source: str, /) -> None: ...  # which is made if need be
     def freed(self, queue: str) -> None: ...  # it takes work again

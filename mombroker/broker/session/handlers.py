@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -33,27 +33,33 @@ from mombroker.broker.commands import (
     Unsubscribe,
 )
 from mombroker.broker.destinations import AGENT, answered
+from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.message import USER, Alike, ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Spec
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
+from mombroker.broker.session.placing import PLACE, WINDOW, Unplaced
 from mombroker.broker.session.questions import question, refusal
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import PACE, STORE, Wait
+from mombroker.broker.topic.order import Submitted
 from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import NOTHING
 from mombroker.core import times
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, UnknownName
+from mombroker.core.groups.bus import PLACE as PLACE_IT
+from mombroker.core.groups.bus import PUT, SEND
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 
 NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
 OVERFULL = "this server takes no work, it is short of room: {}; see `mom status`"
+PASSES = (Disposition, Flow, Uncommitted)  # what waits for no place
 MAX_TEMPORARY = 1_000  # queues of one connection
 _made = maker(Send, "timestamp", "expires", "due", "producer", "counter", "sender", "annotations")
 
@@ -63,8 +69,9 @@ class Service(Protocol):
 
     policies: Policies
     topics: Topics
+    groups: Deeds
 
-    def send_to_queue(self, message: ClientMessage, source: str) -> None: ...
+    def send_by_name(self, message: ClientMessage, source: str) -> None: ...
 
 
 class Handlers:
@@ -115,8 +122,9 @@ class Handlers:
                 self.natives.send_now(session.id, queue, message)
             else:
                 self.natives.post(session.id, where, message)
-        else:
-            self.topics.publish(message, session.id)
+        elif submitted := self.topics.publish(message, session.id, self.direct):
+            self._await_place(session, destination, submitted, command.receipt)
+            return
         if command.receipt is not None:
             session.reply(Receipt(command.receipt))
 
@@ -134,9 +142,16 @@ class Handlers:
             self._pace(session, len(run.bodies))
         messages = self._messages(session, run)
         if not to:
-            for message in messages:
-                self.topics.publish(message, session.id)
-        elif isinstance(to, str):
+            receipts = list[str]()
+            for message, receipt in zip(messages, run.receipts, strict=True):
+                if submitted := self.topics.publish(message, session.id, self.direct):
+                    self._await_place(session, run.destination, submitted, receipt)
+                else:
+                    receipts.append(receipt)
+            if receipts:
+                session.reply(Receipts(receipts))
+            return
+        if isinstance(to, str):
             for message in messages:
                 self.natives.post(session.id, to, message)
         else:
@@ -145,6 +160,27 @@ class Handlers:
                     to.limits.admit(message)
             self.natives.send_now(session.id, to, *messages)
         session.reply(Receipts(run.receipts))
+
+    def _await_place(self, session: Session, topic: str, submitted: Submitted, receipt: str | None) -> None:
+        """The receipt of what was published follows when it has its place."""
+        if session.unplaced is None:
+            session.unplaced = Unplaced(topic, submitted.home)
+        session.unplaced.add(submitted.mark, receipt)
+
+    def in_turn(self, session: Session, command: Command) -> None:
+        """What a client does behind what it has published in total order waits until that has its place, or it might
+        overtake that. What settles and asks for messages tells nobody anything, and the home keeps the order of those
+        that follow to the same topic."""
+        unplaced = session.unplaced
+        if unplaced is None or isinstance(command, PASSES):
+            return
+        same = isinstance(command, Send | SendRun) and command.destination == unplaced.topic
+        if same and len(unplaced.marks) < WINDOW and self.known.get(name_of(unplaced.topic)) == unplaced.home:
+            return
+        seconds, home = self.policies.of(unplaced.topic).block_seconds, unplaced.home.partition("/")[0]
+        whose = f"{home}, its home," if home else "its home"
+        reason = f"what was published to {unplaced.topic} has no place in its order yet: is {whose} up?"
+        raise Wait(PLACE, seconds, reason)
 
     def _may_send(self, session: Session, destination: str) -> None:
         guard = session.guard
@@ -170,7 +206,9 @@ class Handlers:
         for a topic. None: it cannot."""
         destination, count = run.destination, len(run.bodies)
         if destination.startswith("topic:"):
-            return "" if self.policies.of(destination).create else None
+            policy = self.policies.of(destination)
+            there = policy.create and (not policy.order or name_of(destination) in self.known)
+            return "" if there else None
         where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         queue: Any = self.agents.get(where)
         size = run.size
@@ -237,7 +275,16 @@ class Handlers:
         if destination.startswith("temp-"):
             return self._temporary(session, destination)
         self._allowed(destination)
+        if self.topics.order.total(destination):
+            try:
+                self.topics.order.home(destination)
+            except UnknownName as error:
+                raise self._undecided(error.name, destination) from None
         return ""
+
+    def _undecided(self, name: str, shown: str) -> Wait:
+        registry = self.tx.topology.registry
+        return Wait(name, NAME_S, f"{shown} is new, and {registry}, which decides names, does not answer: try again")
 
     def _allowed(self, topic: str) -> None:
         if not self.policies.of(topic).create and name_of(topic) not in self.known:
@@ -257,8 +304,7 @@ class Handlers:
         self.names.declare(name, cls.path, state)
         id = self.known.get(name)  # where we decide ourselves it is known by now
         if id is None:
-            registry = self.tx.topology.registry
-            raise Wait(name, NAME_S, f"{shown} is new, and {registry}, which decides names, does not answer: try again")
+            raise self._undecided(name, shown)
         return id
 
     def _temporary(self, session: Session, destination: str) -> str:
@@ -326,6 +372,9 @@ class Handlers:
                     queue.limits.release_room(message)
             raise
         going = iter(sends)
+        if any(self.topics.order.total(message.destination) for _, message in sends):
+            self._transact_in_turn(session, command, going, questions)
+            return
         for each in command.commands:
             if isinstance(each, Ask):
                 self.natives.send(questions.popleft())
@@ -338,6 +387,26 @@ class Handlers:
             elif each.tag in deliveries.tags:  # unless an earlier one has settled it too
                 deliveries.settle(each)
         self._done(session, command)
+
+    def _transact_in_turn(
+        self, session: Session, command: Transact, going: Iterator[tuple[str, ClientMessage]], questions: deque[Message]
+    ) -> None:
+        """Some of it is in total order: what is sent behind that waits in rows, and is sent though the client goes."""
+        outbox = self.service.groups
+        for each in command.commands:
+            if isinstance(each, Ask):
+                outbox.act(session.id, SEND, questions.popleft())
+            elif isinstance(each, Send):
+                where, message = next(going)
+                total = self.topics.order.total(message.destination)
+                outbox.act(session.id, PLACE_IT if total else PUT, (where, message))
+            elif each.tag in session.deliveries.tags:
+                session.deliveries.settle(each)
+        if not outbox.waits(session.id):
+            self._done(session, command)
+            return
+        session.unplaced = Unplaced("a topic of the transaction", "")
+        session.unplaced.add(0, command.receipt)
 
     def _not_too_many(self, sends: list[tuple[str, ClientMessage]]) -> None:
         """What never fits into a queue need not wait until there is room."""

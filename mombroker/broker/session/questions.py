@@ -44,7 +44,7 @@ class Service(Protocol):
 
     topics: Any
 
-    def send_to_queue(self, message: ClientMessage, source: str) -> None: ...
+    def send_by_name(self, message: ClientMessage, source: str) -> None: ...
 
 
 def agent_of(natives: Natives, destination: str) -> str:
@@ -115,7 +115,7 @@ class Asker(Native):
         )  # fmt: skip
         kind, _, name = destination.partition(":")
         if kind == "queue":
-            self.service.send_to_queue(answer, self.id)
+            self.service.send_by_name(answer, self.id)
         elif kind == "temp-queue":
             self.post(f"{home_of(name)}/{TEMPORARY}{name_of(name)}", answer)
         else:

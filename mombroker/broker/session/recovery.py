@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 
 from mombroker.broker.groups.group import Group
@@ -12,7 +14,7 @@ from mombroker.broker.queue.messages import LANES
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.queue.schedule import DELAYED, EXPIRING
 from mombroker.broker.topic.routing import Topics
-from mombroker.broker.topic.subscription import Subscription, SubscriptionService
+from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.topic.topic import Topic
 from mombroker.core.natives import Natives
 
@@ -24,8 +26,9 @@ KEPT = {*LANES, DELAYED, EXPIRING, PRODUCERS, BEHIND}  # the collections of a qu
 PAGE = 256  # of held messages read at once
 
 
-def recover(service: SubscriptionService, topics: Topics) -> None:
-    """Take up queues and subscriptions; end the connections of the last process."""
+def recover(service: Any, topics: Topics) -> None:
+    """Take up queues, topics and subscriptions; end the connections of the last process. `service` is what all of them
+    ask of the broker around them."""
     natives, me = service.natives, service.natives.tx.name
     for kind in OWNED:
         for id, path in _stored(natives, f"{me}/{kind}"):

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
-from mombroker.broker.commands import COMMAND, CONNECTION, Refused, SendRun
+from mombroker.broker.commands import COMMAND, CONNECTION, Receipt, Receipts, Refused, SendRun
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.members import Members
@@ -30,8 +30,10 @@ from mombroker.broker.protocol import (
     Ended,
     Full,
     Moved,
+    Opens,
     Page,
     Passed,
+    Placed,
     Publish,
     Ready,
     Refuse,
@@ -47,11 +49,15 @@ from mombroker.broker.session import topic_feed
 from mombroker.broker.session.forwarder import Forwarder
 from mombroker.broker.session.handlers import Handlers
 from mombroker.broker.session.judging import Change, Judging
+from mombroker.broker.session.placing import PLACE
 from mombroker.broker.session.questions import REPLY, Asker, Questions
 from mombroker.broker.session.recovery import NATIVES, OWNED, recover
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
+from mombroker.broker.shapes import LAST
+from mombroker.broker.topic.moving import TopicArrival, TopicDeparture
 from mombroker.broker.topic.routing import Topics
+from mombroker.broker.topic.topic import Topic
 from mombroker.broker.wire import KINDS, note_of
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import MomError, UnknownNotification
@@ -64,8 +70,10 @@ from mombroker.core.reaction import DELETE
 
 SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
 WAITING = "_to:"
+KEEPS = ("queue:", "topic:")  # what comes for one that is not there becomes a dead letter
 JOINING, JOIN_SECONDS = "join", 60.0  # what is waited for on a server that is new on the bus, and for how long
 TOO_EARLY = "{} is new on the bus and has not been told its names and topics yet: see `mom status`, and try again"
+LOST = "{} has its home on {}, and that is lost, or a server on the way: whether this was published is unknown"
 TABLES = (
     "_topics",
     "_names",
@@ -104,7 +112,9 @@ class Sessions(Native):
         self.topics = Topics(natives, self)
         self.authors = AgentConsumers(natives, self.policies, self.topics)
         self.members = Members(natives)
-        self.groups = Deeds(natives, self.members, self.authors.send)
+        self.groups = Deeds(natives, self.members, self.authors.send, self.topics.order)
+        self.members.emptied = self._emptied
+        natives.types.obey(Opens.wire, note_of, self._opens, at_once=False)
         self.pool = Pool()
         self.questions = Questions(natives)
         self.commands = Handlers(natives, self, self._temporary_queue, self._hold, self._leave, lacks)
@@ -284,6 +294,8 @@ class Sessions(Native):
             command = commands[0]
             left = max(0, left - len(command.bodies)) if type(command) is SendRun else left - 1
             try:
+                if session.unplaced is not None:
+                    self.commands.in_turn(session, command)
                 handlers[type(command)](session, command)
             except Wait as wait:
                 self._hold(session, wait)
@@ -324,6 +336,7 @@ class Sessions(Native):
         if isinstance(queue, Queue):
             queue.named()
         self.held_back.wake(name)
+        self.groups.named(name)
         self.authors.named(name)
 
     def paired(self, id: str) -> None:
@@ -336,7 +349,7 @@ class Sessions(Native):
         """A queue or subscription lives elsewhere: what comes from here goes there from now on. `there`: is somebody at
         its former home, to hear of that?"""
         queue = self.natives.agents.get(id)
-        if isinstance(queue, Queue) and isinstance(queue.move, Departure):
+        if isinstance(queue, Queue | Topic) and isinstance(queue.move, Departure | TopicDeparture):
             queue.move.decided()
         if there and home_of(id) != self.tx.name:
             self.natives.post(self.id, id, Passed(to))
@@ -375,12 +388,15 @@ class Sessions(Native):
                 native.release(lambda holder: lives(holder) == server)
                 if native.move is not None:  # nothing more comes from there
                     native.move.lost(server)
+            elif isinstance(native, Topic):
+                native.lost(server)
         for session in list(self.sessions.values()):
             if any(each.home.startswith(f"{server}/") for each in session.consumers.values()):
                 gone = f"what it takes from lived on {server}, which is not there any more"
                 self._dismiss(session, f"{gone}: connect again")
         self.topics.known_to(server)
         self.authors.lost(server)
+        self._unplaced({server})
         self._groups_lost({server})
 
     def _groups_lost(self, servers: set[str]) -> None:
@@ -397,6 +413,8 @@ class Sessions(Native):
                 native.release(lambda holder: home_of(holder) in servers)
                 if native.move is not None:
                     native.move.again(servers)
+            elif isinstance(native, Topic):
+                native.again(servers)
         for session in list(self.sessions.values()):
             if far := sorted({home_of(home) for home in session.homes} & servers):
                 reason = (
@@ -405,6 +423,7 @@ class Sessions(Native):
                 session.reply(Refused(reason))
                 self.close(session)
         self.topics.tell_again(sorted(servers))
+        self._unplaced(servers)
         self._groups_lost(servers)
 
     def left(self, server: str) -> None:
@@ -454,8 +473,65 @@ class Sessions(Native):
         if client_message.due:
             client_message.due = by_ours(client_message.due, message)
 
-    def send_to_queue(self, message: ClientMessage, source: str) -> None:
-        """Send a dead letter; its queue is made if need be."""
+    # -- topics in total order -------------------------------------------------------------------------------------
+
+    def placed(self, told: Mapping[str, int], gone: bool = False) -> None:
+        """See Placed."""
+        for source, number in told.items():
+            session, waited = self.natives.agents.get(source), self.groups.placed(source, number)
+            if isinstance(session, Session) and session.unplaced is not None:
+                if gone:
+                    self._told(session, f"{session.unplaced.topic} has no home there any more, and nobody gets this")
+                elif not waited:
+                    self._placed(session, number)
+
+    def _placed(self, session: Session, number: int) -> None:
+        assert session.unplaced is not None, "it waits for a place"
+        receipts = session.unplaced.placed(number)
+        if receipts:
+            session.reply(Receipt(receipts[0]) if len(receipts) == 1 else Receipts(receipts))
+        self._in_place(session)
+
+    def _in_place(self, session: Session) -> None:
+        if session.unplaced is not None and not session.unplaced.marks:
+            session.unplaced = None
+        if session.key == PLACE:
+            self.held_back.go_on(session)
+
+    def _emptied(self, agent: str) -> None:
+        """All that an agent, or a session, was to send in its turn is sent."""
+        session = self.natives.agents.get(agent)
+        if isinstance(session, Session) and session.unplaced is not None:
+            self._placed(session, LAST)
+
+    def _unplaced(self, servers: set[str]) -> None:
+        """What was on its way to homes on these servers may be lost."""
+        outboxes = self.groups.unplaced(servers)
+        for session in list(self.sessions.values()):
+            mine = session.unplaced
+            home = outboxes.get(session.id, mine.home) if mine is not None else ""
+            if mine is not None and home and home_of(home) in servers:
+                self._told(session, LOST.format(mine.topic, home_of(home)))
+
+    def _told(self, session: Session, reason: str) -> None:
+        """What a session has published may come to nothing."""
+        assert session.unplaced is not None, "it waits for a place"
+        receipts: list[str | None] = [*session.unplaced.placed(LAST)]
+        again, session.unplaced.told = session.unplaced.told, True
+        for receipt in receipts or [None] * (not again):
+            self.refuse(session, Refused(reason, receipt, scope=COMMAND))
+        if self.groups.waits(session.id):  # the rest of a transaction
+            session.unplaced.add(0, None)
+        if not session.ended:
+            self._in_place(session)
+
+    def _opens(self, message: Message) -> None:
+        topic = self.natives.agents.get(note_of(message).topic)
+        if isinstance(topic, Topic) and isinstance(topic.move, TopicArrival) and topic.move.source == message.source:
+            topic.opens()
+
+    def send_by_name(self, message: ClientMessage, source: str) -> None:
+        """Send a dead letter, or an answer; its queue, or the home of its topic, is made if need be."""
         name = name_of(message.destination)
         undecided = f"{self.tx.name}/{WAITING}{name}"
         id = self.natives.names.known.get(name, undecided)
@@ -509,7 +585,7 @@ class Sessions(Native):
             if self.natives.names.known.get(kind) == agent and home_of(agent) == self.tx.name:
                 self.natives.names.nobodys(kind, agent)
             if message.type in (Join.wire, Place.wire):
-                ended = GroupEnded(agent, message.source, message.type == Place.wire)
+                ended = GroupEnded(agent, message.source, message.type == Place.wire, message.number)
                 for server in self.members.servers([message.source]):
                     post(self.id, server, ended)
             return message.type in KINDS
@@ -518,7 +594,10 @@ class Sessions(Native):
                 return True
             if message.type == Taken.wire:
                 if home_of(agent) == self.tx.name:  # else it is lost on its way
-                    post(agent, message.source, Page(step=CLOSED))
+                    topic = kind.startswith("topic:")
+                    post(agent, message.source, Opens(message.source) if topic else Page(step=CLOSED))
+            elif message.type == ClientMessage.wire and kind.startswith("topic:"):
+                post(agent, f"{message.origin}/_topics", Placed({message.source: message.number}, gone=True))
             elif message.type == Consume.wire:
                 reason = self.natives.names.departed(agent, self.shown(kind))
                 reason = reason or f"{self.shown(kind)} has just ended: subscribe again"
@@ -527,7 +606,7 @@ class Sessions(Native):
                 post(agent, message.source, Ended(note_of(message).number))
             if message.type == DELETE:
                 return True  # by two operators at once
-            return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith("queue:"))
+            return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith(KEEPS))
         return kind in TABLES and message.type != Publish.wire
 
     def _follow(self, message: Message, agent: str, to: str) -> bool:

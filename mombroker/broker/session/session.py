@@ -20,6 +20,7 @@ from mombroker.broker.policies import Policies
 from mombroker.broker.selectors import Matches, required
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.deliveries import Deliveries
+from mombroker.broker.session.placing import Unplaced
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.wire import note_of, pack
@@ -68,6 +69,7 @@ class Session(Native):
     homes     what it has consumed from
     endings   what else has a number and waits for an answer, as the end of a durable subscription: home, and receipt
     key, until, reason, room   what the first of `commands` waits for, up to when; see Wait in waiting.py
+    unplaced  what it has published in total order, and has no place yet
     late      what has come for it while its subscriptions are judged again; None: they are
     gone      the client has left behind the commands that it still has its turns for
     """
@@ -85,6 +87,7 @@ class Session(Native):
         self.sender = opened.client_id or id
         self.commands: deque[Command] = deque()  # not obeyed yet
         self.key, self.until, self.reason, self.room = "", 0, "", False
+        self.unplaced: Unplaced | None = None
         self.gone = self.ended = False
         self.number = 0  # of the last consumer, or ending
         self.consumers: dict[int, SessionConsumer] = {}
@@ -398,6 +401,8 @@ class Session(Native):
     def check(self) -> None:
         self.feed.check()
         self.deliveries.check()
+        if self.unplaced is not None:
+            self.unplaced.check()
 
 
 Session.handlers = {

@@ -14,6 +14,7 @@ from mombroker.broker.message import ClientMessage
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.selectors import lookup
+from mombroker.broker.topic.order import Order, Submitted
 from mombroker.broker.topic.patterns import Patterns, segments_of
 from mombroker.broker.topic.subscribers import Epoch, Subscriber, Subscribers
 from mombroker.broker.wire import Note, note_of
@@ -38,6 +39,8 @@ class Service(Protocol):
 
     def confirm(self) -> None: ...  # servers have said that they know entries
     def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...
+    def send_by_name(self, message: ClientMessage, source: str, /) -> None: ...
+    def placed(self, told: Mapping[str, int], gone: bool = False, /) -> None: ...  # see Placed
 
 
 class Entry:
@@ -77,6 +80,7 @@ class Topics:
         self.published = self.copies = self.unheard = 0  # unheard: copies without a subscription
         self.moving: dict[Moving, None] = {}
         self.dropped = 0  # messages that connections did not take in time
+        self.order = Order(natives, service)
         natives.types.obey(Publish.wire, note_of, self._publish, at_once=False)
         natives.types.obey(Table.wire, note_of, self._table)
         natives.types.obey(Seen.wire, note_of, self._seen)
@@ -243,12 +247,19 @@ class Topics:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    def publish(self, message: ClientMessage, source: str) -> None:
-        """Send a client's message to a topic on its way: one copy to each server that has subscriptions."""
+    def publish(self, message: ClientMessage, source: str, direct: bool = False) -> Submitted | None:
+        """Send a client's message to a topic on its way: one copy to each server that has subscriptions; or, in total
+        order, to its home, which does that. See Order.submit for that and `direct`."""
+        policy = self.service.policies.of(message.destination)
+        if policy.order and self.order.total(message.destination):
+            return self.order.submit(message, source, direct)
+        self.send_out(message, source, policy.announce == "everywhere")
+        return None
+
+    def send_out(self, message: ClientMessage, source: str, everywhere: bool) -> None:
         servers, _ = self._route(message.destination)
         self.published += 1
         epochs: dict[str, Epoch] = {name: self.latest[name] for name in servers}
-        everywhere = self._everywhere(message.destination)
         if everywhere:
             servers = list(self.tx.topology.servers)
         if not servers:

@@ -1,21 +1,218 @@
-"""Topic: one that an operator has created. It is a name: what is published does not pass here, see routing.py."""
+"""Topic: one that an operator has created, or the home of one that is in total order.
+
+Else a topic is but a name: what is published does not pass here, see routing.py.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Set
+from typing import ClassVar, Protocol
 
+import msgpack
+
+from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
-from mombroker.broker.queue.service import QueueService
+from mombroker.broker.policies import Policies
+from mombroker.broker.protocol import Passed, Placed, Ready, Taken
+from mombroker.broker.queue.movable import CLOSED
+from mombroker.broker.topic.moving import TopicArrival, TopicDeparture
+from mombroker.broker.wire import pack
+from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.ids import home_of, is_id
+from mombroker.core.message import Message
+from mombroker.core.natives import Natives
+
+
+class SendsOut(Protocol):
+    """What sends a message to whoever subscribes to its topic."""
+
+    def send_out(self, message: ClientMessage, source: str, everywhere: bool, /) -> None: ...
+
+
+class Wakes(Protocol):
+    """What lets those go on that wait for something."""
+
+    wake: Callable[[str], None]
+
+
+class Service(Protocol):
+    """What it asks of the broker around it."""
+
+    natives: Natives
+    policies: Policies
+
+    @property
+    def topics(self) -> SendsOut: ...
+    @property
+    def members(self) -> Wakes: ...
+    def shown(self, name: str, /) -> str: ...
+    def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...
+    def placed(self, told: Mapping[str, int], gone: bool = False, /) -> None: ...
 
 
 class Topic(Native):
-    """Known on all servers; needed only where a policy has `create = false`."""
+    """Known on all servers. What comes is sent on in the order in which it comes, by one sender: so the causal order of
+    the bus gives it to all in that order.
+
+    1. What was sent on since the last flush is told to the servers of its publishers, behind it.
+    2. While it arrives from another server nothing is sent on.
+
+    told   by server and publisher, the number of its last message that was sent on
+    move   its way to another server, or from one
+    """
 
     path: ClassVar[str] = "mombroker.agents.topic:Topic"
     deletable = True
 
-    def __init__(self, service: QueueService, id: str, state: bytes = b""):
+    __slots__ = ("service", "name", "told", "move")
+
+    def __init__(self, service: Service, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
+        self.service, self.name = service, id[id.index("/") + 1 :]
+        self.told: dict[str, dict[str, int]] = {}
+        self.move: TopicDeparture | TopicArrival | None = None
+        if state:
+            way, *rest = msgpack.unpackb(state)
+            self.move = TopicDeparture(self, *rest) if way == "to" else TopicArrival(self, *rest)
+
+    @classmethod
+    def check_new(cls, state: bytes) -> None:
+        try:
+            fits = not state or (
+                isinstance(values := msgpack.unpackb(state), list) and values[0] == "from" and is_id(values[1])
+                and len(values) == 2
+            )  # fmt: skip
+        except (ValueError, TypeError, IndexError, msgpack.UnpackException):
+            fits = False
+        if not fits:
+            raise UnknownNotification("a new topic came with a state that cannot be read")
+
+    def pack(self) -> bytes:
+        packed: bytes = pack(self.move.values()) if self.move is not None else b""
+        return packed
+
+    @property
+    def destination(self) -> str:
+        return self.service.shown(self.name)
+
+    @property
+    def open(self) -> bool:
+        return not isinstance(self.move, TopicArrival)
+
+    # -- what is published ---------------------------------------------------------------------------------------
+
+    def place(self, message: ClientMessage, envelope: Message) -> None:
+        if not self.open:
+            raise UnknownName(self.awaited)
+        if message.expires or message.due:
+            message = message.copy()
+            self.service.set_by_our_clock(message, envelope)
+        everywhere = self.service.policies.of(message.destination).announce == "everywhere"
+        self.service.topics.send_out(message, self.id, everywhere)
+        self.told.setdefault(envelope.origin, {})[envelope.source] = envelope.number
+        self.touch()
+
+    def has_placed(self, source: str, mark: int) -> bool:
+        """Was a message from here with a number above `mark` sent on? Then nobody need be told."""
+        mine = self.told.get(self.tx.name, {})
+        if placed := mine.get(source, 0) > mark:
+            del mine[source]
+        return placed
+
+    def flush(self) -> None:
+        told, self.told = self.told, {}
+        for server, numbers in told.items():
+            if server == self.tx.name:
+                self.service.placed(numbers)
+            else:
+                self.post(f"{server}/_topics", Placed(numbers))
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def created(self) -> None:
+        if isinstance(self.move, TopicArrival):
+            self.post(self.move.source, Taken())
+
+    def repeated(self, source: str) -> bool:
+        asks = isinstance(self.move, TopicArrival) and self.move.source == source
+        if asks:
+            self.created()
+        return asks
 
     def deleted(self) -> None:
-        self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
+        self.not_moving()
+        self.natives.names.forget(self.name, self.id)
+
+    def not_moving(self) -> None:
+        """Raises MomError."""
+        if self.move is not None:
+            raise MomError(f"{self.destination} is on its way {self.move.shown()}: wait until it is there")
+
+    # -- to another server ---------------------------------------------------------------------------------------
+
+    @property
+    def awaited(self) -> str:
+        """What waits for it to be open waits for this."""
+        return f"order of {self.id}"
+
+    def depart(self, server: str) -> None:
+        """Begin to move to another server, unless it does already. Raises MomError."""
+        to = f"{server}/{self.name}"
+        if to == self.id or (isinstance(self.move, TopicDeparture) and self.move.to == to):
+            return
+        self.not_moving()
+        self.move = TopicDeparture(self, to)
+        self.move.invite()
+        self.change()
+
+    def taken(self, note: Taken, message: Message) -> None:
+        """The new home is there; or it asks whether something is still to come, and hears of that."""
+        if isinstance(self.move, TopicDeparture) and note.step != CLOSED:
+            self.move.taken(message.source)
+
+    def ready(self, note: Ready, message: Message) -> None:
+        if isinstance(self.move, TopicDeparture):
+            self.move.answered(home_of(message.source), note.passed)
+
+    def passed(self, note: Passed, message: Message) -> None:
+        if isinstance(self.move, TopicDeparture):
+            self.move.passed(home_of(message.source))
+
+    def opens(self) -> None:
+        """The former home has placed all that has come to it."""
+        self.move = None
+        self.change()
+        self.service.members.wake(self.awaited)
+
+    def again(self, servers: Set[str]) -> None:
+        """What was under way between this server and these may be lost."""
+        move = self.move
+        if isinstance(move, TopicDeparture):
+            move.again(servers)
+        elif move is not None and home_of(move.source) in servers:
+            self.post(move.source, Taken(CLOSED))
+
+    def lost(self, server: str) -> None:
+        """Nothing more comes from a server, and nobody there knows of us."""
+        move = self.move
+        if isinstance(move, TopicDeparture):
+            move.lost(server)
+        elif move is not None and home_of(move.source) == server:
+            if self.natives.names.known.get(self.name) == self.id:
+                self.opens()
+            else:
+                self.natives.remove(self.id)
+
+    def check(self) -> None:
+        assert not self.told or self in self.turns.touched, "1: publishers are not told"
+        assert self.open or not self.told, "2: it sends on before it has arrived"
+        if self.move is not None:
+            self.move.check()
+
+
+Topic.handlers = {
+    ClientMessage.wire: Topic.place,
+    Taken.wire: Topic.taken,
+    Ready.wire: Topic.ready,
+    Passed.wire: Topic.passed,
+}

@@ -95,7 +95,7 @@ class DestinationVerbs:
         if id:
             self.natives.post(source, id, put)
         else:
-            self.sessions.send_to_queue(put, source)
+            self.sessions.send_by_name(put, source)
 
     def delete(self, id: str) -> None:
         self.natives.send(new_message(self.tx, f"{self.tx.name}/_admin", (id,), DELETE, b"", flags=BOUNCE))

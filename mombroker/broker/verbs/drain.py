@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sized
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.topic.topic import Topic
 from mombroker.broker.verbs.base import DestinationVerbs
 from mombroker.core.errors import MomError
 from mombroker.core.meta import DRAINING
@@ -51,9 +52,9 @@ class DrainVerbs(DestinationVerbs):
 
     @changes
     def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:
-        """Move all queues, durable subscriptions and agents to another server, some of the agents at a time; what is
-        new is made there, too, and no client may connect here, from now on, also after a restart, until this is asked
-        with `end`. It is asked again for the next agents, and for what has come meanwhile."""
+        """Move all queues, topics, durable subscriptions and agents to another server, some of the agents at a time;
+        what is new is made there, too, and no client may connect here, from now on, also after a restart, until this is
+        asked with `end`. It is asked again for the next agents, and for what has come meanwhile."""
         if end:
             self.names.elsewhere = ""
             self.tx.rows.meta[DRAINING] = None
@@ -76,6 +77,10 @@ class DrainVerbs(DestinationVerbs):
                     native.depart(to)
                 if release:
                     native.hurry()
+                moving += 1
+            elif isinstance(native, Topic) and self.names.known.get(native.name) == native.id:
+                if native.move is None:
+                    native.depart(to)
                 moving += 1
         for id, path in self._agents():
             if id not in agents.refused and id not in self.agents.arrivals.coming:

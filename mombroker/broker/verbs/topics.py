@@ -50,9 +50,12 @@ class TopicVerbs(DestinationVerbs):
         name, topics = _topic(destination), self.sessions.topics
         found = sorted(topics.patterns.fit(name))
         here = {each for _, epoch in found if (entry := topics.entries.get(epoch)) for each in entry.subscribers}
+        home = self.names.known.get(name_of(name), "")
+        mine = self.natives.agents.get(home) or self.natives.agents.get(f"{self.tx.name}/{name_of(name)}")
         kept = sorted(self.sessions.shown(each.name) for each in here if isinstance(each, Subscription))
         return {
-            "topic": name, "created": self.names.known.get(name_of(name), "").partition("/")[0],
+            "topic": name, "created": home.partition("/")[0],
+            "moving": mine.move.shown() if isinstance(mine, Topic) and mine.move else "",
             "patterns": sorted({topics.table[home][epoch] for home, epoch in found}),
             "servers": sorted({home for home, _ in found}), "subscribers_here": len(here), "subscriptions_here": kept,
             "policy": self.sessions.policies.of(name).as_dict(),
@@ -62,6 +65,25 @@ class TopicVerbs(DestinationVerbs):
     def create_topic(self, ticket: int, destination: str) -> None:
         """Create a topic on this server, which is there though nobody uses it."""
         self.names.create(ticket, name_of(_topic(destination)), Topic.path, b"", self.tx.name)
+
+    @changes
+    def move_topic(self, destination: str, to: str) -> Reply:
+        """Let another server be the home of a topic that was created, or is in total order, while clients use it. It is
+        done when `created` says so; asked again it says how far it is."""
+        name = _topic(destination)
+        id = self.names.known.get(name_of(name))
+        if id is None:
+            raise MomError(f"{name} has no home: nobody has created it, or published to it in total order")
+        self.names.present(id, name)
+        self.names.distance(to)
+        home = id.partition("/")[0]
+        if home == to:
+            return {"topic": name, "created": home, "moving": ""}
+        here = self.natives.agents.get(id)
+        if not isinstance(here, Topic):
+            raise MomError(f"{name} does not live on {self.tx.name}; ask its home server {home}")
+        here.depart(to)
+        return {"topic": name, "created": home, "moving": here.move.shown() if here.move else ""}
 
     @changes
     def delete_topic(self, destination: str) -> Reply:

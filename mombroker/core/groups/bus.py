@@ -11,7 +11,7 @@ from mombroker.core.message import Message
 TYPES = frozenset((CAST, VIEW))  # of messages to members
 
 # What a reaction does of which the order counts, once a cast of it has to wait: see Members.act.
-SEND, PUT, JOIN, LEAVE, CASTS = "send", "put", "join", "leave", "cast"
+SEND, PUT, PLACE, JOIN, LEAVE, CASTS = "send", "put", "place", "join", "leave", "cast"
 
 
 class Groups(Protocol):

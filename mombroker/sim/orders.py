@@ -1,0 +1,147 @@
+"""Clients and agents at topics in total order, while the homes of these, and of subscriptions, move.
+
+Whoever reads such a topic, anywhere, has the same sequence. Beside that all must be true that is true of other topics,
+causal order among them and all else: the model does not know which topics are in total order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, ClassVar
+
+from mombroker.broker.topic.topic import Topic
+from mombroker.sim.clients import Client, Clients, Connection
+from mombroker.sim.cluster import Cluster
+from mombroker.sim.desks import Customer, Desks
+from mombroker.sim.model import Sent
+from mombroker.sim.moves import Moving
+from mombroker.sim.workers import TOPICS, A, B
+
+TOTAL = (A, B)
+POLICY = {**Clients.declared[0], "match": "topic:t[01]", "order": "total"}
+
+
+class Speaker(Customer):
+    """Publishes, and then sends to wherever else. Who is confirmed what it has sent, and connects to the same server
+    again, sends behind that."""
+
+    work: Orders
+
+    def __init__(self, work: Orders, client_id: str = "", home: str = ""):
+        super().__init__(work, client_id, home)
+        self.confirmed: dict[str, int] = {}  # what is before whatever it sends on a server
+
+    def begin(self, connection: Connection) -> None:
+        connection.past |= self.confirmed.get(connection.node.name, 0)
+        super().begin(connection)
+
+    def _confirmed(self, connection: Connection, meaning: Any, everywhere: bool) -> None:
+        super()._confirmed(connection, meaning, everywhere)
+        if isinstance(meaning, Sent):
+            name = connection.node.name
+            mine = [meaning] if meaning.id in self.work.orders else meaning.together  # the rest is what agents send
+            for each in mine or [meaning]:
+                self.confirmed[name] = self.confirmed.get(name, 0) | each.past | each.bit
+
+    def speak(self, connection: Connection) -> None:
+        """Some messages in a row, mostly to one topic."""
+        for _ in range(self.rng.choice((1, 2, 5))):
+            connection.send(self.rng.choice((A, A, A, B)), self.rng.random() < 0.6)
+        if self.rng.random() < 0.5:
+            connection.send(self.rng.choice(self.work.destinations), self.rng.random() < 0.5)
+
+
+class Hasty(Speaker):
+    """Drops its connection at each receipt, and goes on with another one."""
+
+    faithful = 1.0
+
+    def begin(self, connection: Connection) -> None:
+        connection.past |= self.confirmed.get(connection.node.name, 0)
+        if connection.open and self.work.left > 0:
+            self.work.left -= 1
+            connection.send(self.rng.choice(TOPICS), False)
+            connection.send(self.rng.choice(TOTAL))
+
+    def _confirmed(self, connection: Connection, meaning: Any, everywhere: bool) -> None:
+        super()._confirmed(connection, meaning, everywhere)
+        self.lost(connection)
+
+
+class Orders(Moving, Desks):
+    """`announce`: on some seeds, copies go everywhere."""
+
+    announced = ()
+    deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
+        Speaker.speak: 30, Speaker.order: 20, Speaker.send: 10, Speaker.listen: 16, Speaker.take: 6, Speaker.keep: 6,
+        Speaker.stop: 3, Speaker.transact: 6, Speaker.leave: 3,
+    }  # fmt: skip
+
+    def __init__(self, rng: Random):
+        super().__init__(rng)
+        more = {"announce": "everywhere"} if self.rng.random() < 0.3 else {}
+        self.policies = [{**POLICY, **more}, *self.policies]
+        self.topic_moves = self.rng.choice((0, 5, 20))
+
+    def begin(self, cluster: Cluster, span: int) -> None:
+        super().begin(cluster, span)
+        for _ in range(self.topic_moves):
+            self.world.after(int(self.rng.random() * span), self._move_topic)
+
+    def _move_topic(self) -> None:
+        args = {"destination": self.rng.choice(TOTAL), "to": self.rng.choice(self.servers)}
+        for name in self.servers:  # its home alone does it
+            self.cluster.ask(name, "move_topic", args)
+
+    def cast(self) -> Sequence[Client]:
+        hasty = [Hasty(self) for _ in range(self.rng.choice((0, 1, 2)))]
+        return [*(Speaker(self, client.client_id) for client in super().cast()), *hasty]
+
+    def counts(self) -> dict[str, int]:
+        return super().counts() | {"topic_moves": self.topic_moves, "ordered": sum(map(len, self._sequences(A)))}
+
+    def objections(self, cluster: Cluster) -> list[str]:
+        return super().objections(cluster) + [
+            f"{topic} has two orders" for topic in TOTAL if not alike(self._sequences(topic))
+        ]
+
+    def _sequences(self, topic: str) -> list[list[int]]:
+        """What each connection, and each subscription that is not shared, has seen of a topic, in its order."""
+        found = {id(stream.order): stream for stream in self.model.streams if stream.kind in ("plain", "durable")}
+        made = list[list[int]]()
+        for stream in found.values():
+            ids = [sent.id for _, sent in stream.order if sent.destination == topic]
+            made.append(list(dict.fromkeys(ids)))
+        return made
+
+    def _on_the_way(self, cluster: Cluster) -> Iterator[str]:
+        yield from super()._on_the_way(cluster)
+        for node in cluster.nodes.values():
+            for native in node.server.natives.agents.values():
+                if isinstance(native, Topic) and native.move is not None:
+                    yield f"the move of {native.id} ({native.move.values()})"
+
+
+def alike(sequences: Iterable[Sequence[int]]) -> bool:
+    """Are all these parts of one sequence?"""
+    after: dict[int, set[int]] = {}
+    for each in sequences:
+        for one in each:
+            after.setdefault(one, set())
+        for one, other in zip(each, each[1:], strict=False):
+            after[one].add(other)
+    left = dict.fromkeys(after, 0)
+    for those in after.values():
+        for one in those:
+            left[one] += 1
+    free = deque(one for one, count in left.items() if not count)
+    done = 0
+    while free:
+        done += 1
+        for one in after[free.popleft()]:
+            left[one] -= 1
+            if not left[one]:
+                free.append(one)
+    return done == len(after)

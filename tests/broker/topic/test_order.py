@@ -1,0 +1,272 @@
+"""Topics in total order: who publishes goes by the home of the topic, and waits for it before anything else is sent."""
+
+from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
+from mombroker.broker.topic.topic import Topic
+from tests.broker.bench import THREE, Broker
+from tests.broker.queue.test_moves_and_losses import lose, replace_store, rounds
+from tests.core.bus import topology
+
+T, Q = "topic:prices", "queue:q"
+HOPS = topology({"x": "ab", "y": "bc"})
+
+
+def bus(made=THREE, home="b", **policy):
+    b = Broker(made)
+    b.ask("a", "set_policy", match="topic:*", values={"order": "total", **policy})
+    b.ask(home, "create_topic", destination=T)
+    b.pump()
+    return b
+
+
+def up(b, name):
+    b.boot(name)
+    for other in set("abc") - {name}:
+        b.join(name, other)
+    b.pump()
+
+
+def sends(*texts, to=T):
+    return [Send(to, text.encode(), shown=to, receipt=text) for text in texts]
+
+
+def receipts(client):
+    return [name for told in client.told for name in (
+        [told.receipt] if isinstance(told, Receipt) else told.receipts if isinstance(told, Receipts) else []
+    )]  # fmt: skip
+
+
+def test_all_readers_have_one_sequence_by_wildcards_and_durable_subscriptions_too():
+    b = bus()
+    readers = [b.connect(at).subscribe("s", T) for at in "abc"]
+    readers += [b.connect(at).subscribe("s", "topic:pri*", "topic:>") for at in "ac"]
+    readers += [b.connect(at, at).subscribe("s", T, durable="d") for at in "abc"]
+    publishers = [b.connect(at) for at in "aacb"]
+    for n in range(5):
+        for at, client in enumerate(publishers):
+            client.do(*sends(f"{at}.{n}"), pump=False)
+    b.pump()
+    first = readers[0].texts
+    assert len(first) == 20 and all(each.texts == first for each in readers)
+    assert sorted(first) != first, "it is not by chance the order of names"
+    for at in range(4):
+        assert [text for text in first if text[0] == str(at)] == [f"{at}.{n}" for n in range(5)]
+
+
+def test_a_receipt_follows_the_place_and_what_is_for_elsewhere_waits_for_that():
+    b = bus()
+    client, reader = b.connect("a"), b.connect("c").subscribe("q", Q)
+    b.cut("a", "b")
+    client.do(*sends("1", "2"), SendRun(Send(T, b""), [b"3"], ["3"]), *sends("4", to=Q))
+    assert receipts(client) == [] and reader.texts == []
+    assert len(b.servers["a"].clients.sessions) == 1 and "no place" in next(iter(b.servers["a"].clients.waiting)).reason
+    b.join("a", "b")
+    b.pump()
+    assert receipts(client) == ["1", "2", "3", "4"] and reader.texts == ["4"]
+
+
+def test_at_the_home_of_the_topic_nothing_waits():
+    b = bus(home="a")
+    client = b.connect("a").do(*sends("1"), pump=False)
+    session = next(iter(b.servers["a"].clients.sessions.values()))
+    assert session.unplaced is None
+    b.pump()
+    assert receipts(client) == ["1"]
+
+
+def test_what_settles_and_asks_for_messages_does_not_wait():
+    b = bus()
+    client = b.connect("a").subscribe("s", Q, ack="individual", credit=1)
+    b.connect("a").send(Q, "1", "2")
+    b.cut("a", "b")
+    client.do(*sends("x"))
+    client.ack("1")
+    client.do(Flow("s", 1))
+    assert client.texts == ["1", "2"] and receipts(client) == []
+
+
+def test_a_home_that_is_down_keeps_what_is_published_and_refuses_what_waits_behind_it():
+    b = bus(block_seconds=5.0)
+    reader = b.connect("c").subscribe("s", T)
+    b.crash("b")
+    client = b.connect("a", strict=False).do(*sends("1"), *sends("2", to=Q))
+    b.later(6)
+    assert client.refusals == ["what was published to topic:prices has no place in its order yet: is b, its home, up?"]
+    assert reader.texts == []
+    up(b, "b")
+    assert reader.texts == ["1"] and receipts(client) == ["1"]
+
+
+def test_a_transaction_is_sent_in_turn_though_its_client_and_its_server_go():
+    b = bus()
+    reader = b.connect("c").subscribe("t", "topic:>").subscribe("q", Q)
+    b.ask("c", "create_topic", destination="topic:other")
+    b.pump()
+    b.cut("a", "b")
+    client = b.connect("a")
+    client.do(Transact([*sends("1"), *sends("2", to=Q), *sends("3", to="topic:other"), *sends("4")], "all"))
+    assert receipts(client) == [] and reader.texts == []
+    client.close()
+    b.reboot("a")
+    assert reader.texts == []
+    b.join("a", "b")
+    b.later(1)
+    b.pump()
+    assert [text for text in reader.texts if text != "2"] == ["1", "3", "4"] and reader.texts.index("2") > 0
+    assert not [row for row in b.stores["a"].disk.items.values() if row.collection == "outbox"]
+
+
+def test_a_transaction_has_its_receipt_when_all_is_sent():
+    b = bus()
+    client = b.connect("a").do(Transact([*sends("1"), *sends("2", to=Q)], "all"), Disconnect("bye"))
+    assert receipts(client) == ["all", "bye"]
+
+
+def test_what_expires_is_measured_by_the_homes_clock_and_shared_by_nobody():
+    b = bus()
+    reader = b.connect("b").subscribe("s", T)
+    b.connect("a").send(T, "1", expires=b.now + 10**9, receipt="r")
+    assert reader.texts == ["1"] and reader.got[0].expires >= b.now
+
+
+def test_the_home_of_a_new_topic_is_where_it_is_published_first():
+    b = bus(HOPS)
+    reader = b.connect("a").subscribe("s", "topic:new")
+    client = b.connect("c").do(*sends("1", "2", to="topic:new"))
+    assert b.ask("a", "topic", destination="topic:new")["created"] == "c"
+    assert reader.texts == ["1", "2"] and receipts(client) == ["1", "2"]
+
+
+def test_a_topic_that_is_deleted_meanwhile_tells_who_has_published():
+    b = bus()
+    b.cut("a", "b")
+    client = b.connect("a", strict=False).do(*sends("1"))
+    b.ask("b", "delete_topic", destination=T)
+    b.pump()
+    b.join("a", "b")
+    b.pump()
+    assert client.refusals == ["topic:prices has no home there any more, and nobody gets this"]
+    client.do(*sends("2"))
+    assert receipts(client) == ["2"] and b.ask("c", "topic", destination=T)["created"] == "a"
+
+
+def test_the_home_moves_while_clients_publish_and_the_order_goes_on():
+    b = bus(HOPS)
+    readers = [b.connect(at).subscribe("s", T) for at in "abc"]
+    clients = [b.connect(at) for at in "abc"]
+    for n in range(12):
+        for at, client in enumerate(clients):
+            client.do(*sends(f"{at}.{n}"), pump=n % 3 == 2)
+        if n in (3, 7):
+            b.ask("b" if n == 3 else "c", "move_topic", destination=T, to="c" if n == 3 else "a")
+    b.pump()
+    assert b.ask("b", "topic", destination=T) | {"policy": 0, "patterns": 0, "servers": 0} == {
+        "topic": T, "created": "a", "moving": "", "policy": 0, "patterns": 0, "servers": 0, "subscribers_here": 1,
+        "subscriptions_here": [],
+    }  # fmt: skip
+    assert len(readers[0].texts) == 36 and readers[0].texts == readers[1].texts == readers[2].texts
+    assert "ask its home server a" in b.ask("b", "move_topic", destination=T, to="c")
+
+
+def test_a_move_waits_until_all_servers_are_up_and_the_former_home_works_on():
+    b = bus()
+    reader = b.connect("c").subscribe("s", T)
+    b.crash("a")
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    b.connect("c").do(*sends("1"))
+    assert reader.texts == ["1"] and b.ask("b", "topic", destination=T)["moving"] == "to c"
+    assert "on its way to c" in b.ask("b", "move_topic", destination=T, to="a")
+    up(b, "a")
+    assert b.ask("b", "topic", destination=T)["created"] == "c"
+    b.connect("a").do(*sends("2"))
+    assert reader.texts == ["1", "2"]
+
+
+def test_what_comes_to_the_new_home_too_early_waits_there_over_a_restart():
+    b = bus()
+    reader = b.connect("a").subscribe("s", T)
+    client = b.connect("c", strict=False)
+    b.cut("a", "b")
+    b.cut("a", "c")
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    b.join("a", "b")
+    b.pump()
+    b.join("a", "c")
+    b.pump()
+    client.do(*sends("1"))
+    b.reboot("c")
+    b.pump()
+    assert reader.texts == ["1"] and b.ask("a", "topic", destination=T)["created"] == "c"
+
+
+def test_a_server_that_is_drained_gives_its_topics_away():
+    b = bus()
+    b.ask("b", "drain", to="c")
+    b.pump()
+    assert b.ask("a", "topic", destination=T)["created"] == "c"
+
+
+def test_a_subscriber_needs_no_home():
+    b = bus()
+    b.connect("a").do(Subscribe("s", ("topic:quiet",), receipt="r"))
+    assert "topic:quiet" not in b.servers["a"].names.known
+
+
+def test_who_waits_for_a_home_that_is_lost_is_told_and_the_next_one_goes_on():
+    b = bus(topology({"x": "abc", "y": "cde"}), home="d")
+    readers = [b.connect(at).subscribe("s", T) for at in "abe"]
+    client = b.connect("a", strict=False)
+    client.do(*sends("1"))
+    b.crash("d")
+    client.do(*sends("2", "3"), Transact([*sends("4"), *sends("5", to=Q)], "all"))
+    assert receipts(client) == ["1"] and client.refusals == []
+    lose(b, "d", {"y": "c"})
+    b.pump()
+    assert [each.split(",")[0] for each in client.refusals] == [
+        "topic:prices has no home there any more", "topic:prices has no home there any more",
+        "a topic of the transaction has no home there any more",
+    ]  # fmt: skip
+    b.later(31)
+    client.do(*sends("6"))
+    assert b.ask("e", "topic", destination=T)["created"] == "a"
+    assert receipts(client)[-1] == "6" and all(each.texts[0] == "1" and each.texts[-1] == "6" for each in readers)
+    assert len({tuple(each.texts) for each in readers}) == 1
+
+
+def test_a_move_ends_though_one_of_its_homes_or_a_server_between_is_lost():
+    for lost, step in [(lost, step) for lost in "bcd" for step in range(14)]:
+        b = bus(topology({"x": "abc", "y": "cde"}), home="b")
+        b.ask("b", "move_topic", destination=T, to="d")
+        rounds(b, step)
+        b.crash(lost)
+        b.pump()
+        lose(b, lost, {name: member for name, member, those in (("x", "a", "abc"), ("y", "e", "cde")) if lost in those})
+        replace_store(b, lost, "c" if lost == "d" else "a")
+        b.later(1)
+        homes = [
+            id for server in b.servers.values() for id, each in server.natives.agents.items() if type(each) is Topic
+        ]
+        assert not [
+            id for server in b.servers.values() for id, it in server.natives.agents.items() if getattr(it, "move", 0)
+        ]
+        known = {server.names.known.get("topic:prices") for server in b.servers.values()}
+        assert len(known) == 1 and homes == [id for id in known if id], (lost, step, known, homes)
+        readers = [b.connect(at).subscribe("s", T) for at in "ae"]
+        clients = [b.connect(at).do(*sends("1", "2")) for at in "abcde"]
+        assert all(receipts(each) == ["1", "2"] for each in clients), (lost, step)
+        assert len(readers[0].texts) == 10 and readers[0].texts == readers[1].texts
+
+
+def test_who_waits_for_a_home_beyond_a_server_that_is_lost_is_told_that_it_may_be_published():
+    b = bus(topology({"x": "abc", "y": "cde"}), home="d")
+    client = b.connect("a", strict=False)
+    b.cut("c", "d")
+    client.do(*sends("1"))
+    b.crash("c")
+    lose(b, "c", {"x": "a", "y": "d"})
+    replace_store(b, "c", "a")
+    (told,) = client.refusals
+    assert told.startswith("topic:prices has its home on d") and told.endswith("this was published is unknown")
+    client.do(*sends("2"))
+    assert receipts(client) == ["2"]

@@ -1,0 +1,76 @@
+"""Topics in total order, broken on purpose: the simulated clients must notice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from mombroker.broker.commands import Receipt
+from mombroker.broker.groups.deeds import Deeds
+from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Opens
+from mombroker.broker.topic.moving import ENDS, TopicArrival, TopicDeparture
+from mombroker.broker.topic.topic import Topic
+
+
+def published_here(_: Callable[..., Any]) -> Callable[..., None]:
+    """Each server sends out what its own clients publish."""
+
+    def publish(topics: Any, message: Any, source: str, direct: bool = False) -> None:
+        topics.send_out(message, source, topics._everywhere(message.destination))
+
+    return publish
+
+
+@contextmanager
+def two_homes() -> Iterator[None]:
+    """A new home goes on at once, while the former one still places what comes to it."""
+    place = Topic.place
+
+    def at_once(topic: Any, message: Any, envelope: Any) -> None:
+        move = topic.move
+        topic.move = None if isinstance(move, TopicArrival) else move
+        place(topic, message, envelope)
+        topic.move = move
+        if isinstance(move, TopicArrival):
+            topic.flush()
+
+    with patch.dict(Topic.handlers, {ClientMessage.wire: at_once}):
+        yield
+
+
+def opened_at_the_decision(_: Callable[[TopicDeparture], None]) -> Callable[[TopicDeparture], None]:
+    """The former home does not wait until all servers have passed; what still comes it places."""
+
+    def decided(move: TopicDeparture) -> None:
+        move.phase, move.waits = ENDS, {*move.topic.tx.topology.servers}
+        move.topic.post(move.to, Opens(move.to))
+        move.topic.change()
+
+    return decided
+
+
+def no_wait(_: Callable[..., None]) -> Callable[..., None]:
+    """What a client sends behind what it has published does not wait."""
+    return lambda handlers, session, command: None
+
+
+def agents_do_not_wait(place: Callable[..., Any]) -> Callable[..., Any]:
+    """Nor what an agent sends."""
+
+    def at_once(deeds: Deeds, agent: str, entry: Any, asked: int) -> Any:
+        done = place(deeds, agent, entry, asked)
+        return True if done is None else done
+
+    return at_once
+
+
+def receipt_at_once(await_place: Callable[..., None]) -> Callable[..., None]:
+    """A client has its receipt before what it has published has its place."""
+
+    def confirmed(handlers: Any, session: Any, topic: str, submitted: Any, receipt: Any) -> None:
+        await_place(handlers, session, topic, submitted, None)
+        if receipt is not None:
+            session.reply(Receipt(receipt))
+
+    return confirmed
