@@ -78,6 +78,29 @@ def test_a_page_shows_what_the_server_knows_and_fits_a_small_screen(page, name):
     assert page.js("document.documentElement.scrollWidth") <= 400
 
 
+REPLICATED = """{
+    const real = fetch;
+    window.fetch = async (url, ...more) => {
+        const found = await real(url, ...more);
+        if (!String(url).startsWith("api/status?")) return found;
+        const told = await found.json();
+        told.replicas = [
+            {replica: "a-1", role: "leader", behind: 0, up: true, listen: "10.0.0.1:16300"},
+            {replica: "a-2", role: "follower", behind: 1234, up: false, listen: "10.0.0.2:16300"},
+        ];
+        return new Response(JSON.stringify(told), {headers: {"content-type": "application/json"}});
+    };
+}"""
+
+
+def test_a_server_with_replicas_shows_how_far_they_are(page):
+    assert "Replicas" not in page.show("overview")
+    page.js(REPLICATED)
+    page.show("queues")
+    text = page.show("overview")
+    assert "a-1\tleader\tup\t0" in text and "a-2\tfollower\tdown\t1,234" in text, text
+
+
 def test_what_clients_send_stays_text(page):
     text = page.show("queues/queue%3Aorders")
     assert EVIL in text and "second" in text and "max_redeliveries = 5" in text

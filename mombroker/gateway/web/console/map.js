@@ -62,5 +62,5 @@ function server_circle(each, topology, domains, status, waits) {
   return s("g", {},
     s("circle", { cx: each.x, cy: each.y, r: 11, class: kind.trim() }, s("title", {}, topology.servers[each.name])),
     s("text", { x: each.x, y: each.y + 28 }, each.name),
-    packets > 0 && s("text", { x: each.x, y: each.y + 42, class: "faint" }, `${packets} wait`));
+    packets > 0 && s("text", { x: each.x, y: each.y + 42, class: "faint" }, `${packets} ${packets === 1 ? "waits" : "wait"}`));
 }

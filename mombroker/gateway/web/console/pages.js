@@ -45,6 +45,12 @@ async function overview(ask, name, view) {
       ["sent", (row) => count(row.sent), "number wide"], ["received", (row) => count(row.received), "number wide"],
       ["last seen", (row) => time(row.last_seen), "time wide"],
     ], peers),
+    status.replicas && h("h2", {}, "Replicas"),
+    status.replicas && table("Replicas", [
+      ["replica", (row) => row.replica], ["role", (row) => row.role],
+      ["", (row) => row.up == null ? "" : state(row.up ? "up" : "down")],
+      ["entries behind", (row) => row.behind == null ? "" : count(row.behind), "number"], ["listens at", (row) => row.listen, "wide"],
+    ], status.replicas),
   ];
 }
 
@@ -253,7 +259,7 @@ async function waits(ask) {
   const found = await ask("why");
   return table("What waits, and for what", [
     ["what", (row) => row.kind],
-    ["which", (row) => row.message || (row.packets != null ? `${count(row.packets)} packets` : "")],
+    ["which", (row) => row.message || (row.packets != null ? `${count(row.packets)} packet${row.packets === 1 ? "" : "s"}` : "")],
     ["agent", (row) => row.agent || "", "wide"], ["domain", (row) => row.domain || "", "wide"],
     ["waits for", (row) => cause(row, found.now)],
     ["behind it", (row) => row.behind ? count(row.behind) : "", "number wide"],
