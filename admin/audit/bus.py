@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, cast
 
 from mombroker import ordering
@@ -25,6 +26,7 @@ from mombroker.core.message import decode
 from mombroker.core.meta import ARRIVING, DEPARTING, DIGEST, EPOCH, HOME, INCARNATION, PLAN, RESET
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import Record
+from mombroker.store.folder import STORE
 
 PAGE = 10_000
 LAST = (1 << 40) - 1  # above every id and sequence
@@ -167,6 +169,8 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
             if epochs[me].get(row.domain) != epochs[row.peer].get(row.domain):
                 continue  # one of both has other domains already
             peer, where = row.peer, row.domain
+            if not _all_here(topology, peer):
+                continue  # a replica on another machine may have more
             theirs = last[peer, where, me]
             if row.incarnation and row.incarnation != stores[peer].meta()[INCARNATION]:
                 found[peer] = f"{me} knew another store of {peer}"
@@ -178,6 +182,15 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
         f"{fact}: the store of {server} was wiped or restored from an old copy; run `mom domain reset` for {server}"
         for server, fact in sorted(found.items())
     ]
+
+
+def _all_here(topology: Topology, server: str) -> bool:
+    """What it has is on this machine: of replicas a majority, witnesses apart, which has all that was ever said."""
+    at = topology.servers.get(server)
+    if at is None or not at.replicas:
+        return True
+    there = [view for view in at.views() if not view.place.witness and (Path(view.data) / STORE).exists()]
+    return len(there) > len(at.replicas) // 2
 
 
 def _epochs(store: Store) -> dict[str, int]:

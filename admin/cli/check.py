@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,7 +76,10 @@ def partly(found: audit.Findings) -> str:
 
 
 def _live(topology: "Topology", bar: Bar) -> audit.Findings:
-    return audit.audit(topology, _readers(topology.servers.values()), bar.at)
+    found = audit.audit(topology, _readers(topology, topology.servers.values()), bar.at)
+    for server in topology.servers.values():
+        found.restored += _apart(server)
+    return found
 
 
 def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> audit.Findings:
@@ -88,16 +92,55 @@ def _exported(topology: "Topology", exported: Path, at_rest: bool, bar: Bar) -> 
 
 def at_hand(topology: "Topology") -> "dict[str, SqliteReader]":
     """The stores that are on this machine."""
-    return _readers(each for each in topology.servers.values() if (Path(store.folder_of(each)) / STORE).exists())
+    there = [each for each in topology.servers.values() if (Path(store.folder_of(each)) / STORE).exists()]
+    return _readers(topology, there)
 
 
-def _readers(servers: "Iterable[Server]") -> "dict[str, SqliteReader]":
+def _readers(topology: "Topology", servers: "Iterable[Server]") -> "dict[str, SqliteReader]":
     from mombroker.admin.analysis.stores import check_owner
 
-    readers = {server.name: store.read(store.folder_of(server)) for server in servers}
+    readers = {server.name: store.read(_folder(topology, server)) for server in servers}
     for name, reader in readers.items():
         check_owner(reader, name, reader.path.parent)
     return readers
+
+
+def _folder(topology: "Topology", server: "Server") -> str:
+    """Where to read what a server has. Of replicas that nobody leads now the rows may lack what is decided: then what
+    the next leader will have, which the logs say."""
+    from mombroker.net import adminclient
+    from mombroker.store import converting
+
+    if not server.replicas:
+        return server.data
+    try:
+        adminclient.connect(topology, server.name).close()
+    except MomError:
+        if there := _kept(server):
+            target = click.get_current_context().with_resource(TemporaryDirectory())
+            return str(converting.as_next_leader(there.values(), topology, server.name, Path(target)))
+    return store.folder_of(server)
+
+
+def _kept(server: "Server") -> dict[str, Path]:
+    """The folders of its replicas that are on this machine, but for witnesses."""
+    views = [view for view in server.views() if view.replica and not view.place.witness]
+    return {view.label: Path(view.data) for view in views if (Path(view.data) / STORE).exists()}
+
+
+def _apart(server: "Server") -> list[str]:
+    """A sentence where the logs of two replicas differ in what both hold for decided: that of each leader goes on where
+    that of the one before has ended."""
+    from mombroker.store import converting
+
+    there = list(_kept(server).items())
+    return [
+        f"entry {entry} of the logs of {one} and {other} differs: the store of one of them is an old copy, or of "
+        "another group; give it an empty folder, and run `mom replica replace`"
+        for at, (one, folder) in enumerate(there)
+        for other, others in there[at + 1 :]
+        if (entry := converting.differing(folder, others))
+    ]
 
 
 def absent(found: audit.Findings) -> list[str]:

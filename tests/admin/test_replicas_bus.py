@@ -1,10 +1,14 @@
 """Servers join a bus on which one has replicas, and that one is lost as a whole."""
 
+import os
+import shutil
+import signal
+import sqlite3
 import time
 
 import pytest
 
-from mombroker import jms
+from mombroker import jms, store
 from mombroker.net import config
 from tests.admin.processes import Processes, free_ports
 from tests.admin.replicas import PATIENCE_S, Bus, receive_all
@@ -85,6 +89,49 @@ def test_a_server_is_lost_with_all_its_replicas_and_another_one_begins_in_its_pl
         with jms.connect(bus.urls["b"]) as context:
             context.send("new", "later")
         assert receive_all(bus.url, "new") == ["later"]
+    finally:
+        for process in processes.values():
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+def test_a_check_between_two_leaders_takes_nothing_for_lost_or_restored(tmp_path):
+    bus = Bus(tmp_path)
+    labels = ["b", *(f"a/{name}" for name in bus.names)]
+    (tmp_path / "a").mkdir()
+    processes = {label: bus.serve(label) for label in labels}
+    try:
+        leader = bus.leader()
+        with jms.connect(bus.url) as context:
+            context.send("q", "first")
+        bus.settle()
+        pids = [bus.pid(name) for name in bus.names]
+        with jms.connect(bus.urls["b"]) as at_b, jms.connect(bus.url) as at_a:
+            for number in range(25):
+                at_b.send("q", str(number))
+                at_a.send("q", f"{number} of a")
+            for pid in pids:  # what was decided last the others have not heard yet
+                os.kill(pid, signal.SIGKILL)
+        for name in bus.names:
+            processes[f"a/{name}"].wait(PATIENCE_S)
+        shutil.rmtree(tmp_path / leader)
+        behind = [store.read(tmp_path / name) for name in bus.names if name != leader]
+        assert any(each.select("SELECT max(idx) FROM replica_log")[0][0] > each.meta()["applied"] for each in behind)
+        report = bus.json("check")
+        assert report["clean"] and not report["restored"] and report["judged_pct"] == 100, report
+        processes |= {label: bus.serve(label) for label in labels[1:] if label != f"a/{leader}"}
+        bus.leader()
+        assert len(receive_all(bus.url, "q")) == 51
+        bus.settle()
+
+        other = next(name for name in bus.names if name not in (leader, bus.leader()))
+        processes[f"a/{other}"].kill()
+        processes[f"a/{other}"].wait(PATIENCE_S)
+        with sqlite3.connect(tmp_path / other / "store.sqlite") as db:
+            db.execute("UPDATE replica_log SET sum = sum + 1 WHERE idx = (SELECT min(idx) FROM replica_log)")
+        db.close()
+        said = bus.mom_any("check").stderr
+        assert "of the logs of a/" in said and "differs" in said
     finally:
         for process in processes.values():
             process.terminate()
