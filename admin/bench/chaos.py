@@ -27,6 +27,7 @@ from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 from mombroker.net.exit_codes import ExitCode
+from mombroker.ordering.testing import unordered
 
 TALKER = "mombroker.admin.bench.agents:Talker"
 MEMBERS = (5, 4)  # servers of the two domains; one is in both
@@ -176,18 +177,34 @@ def judge(topology: Topology, storm: Storm) -> Row:
         found = audit.audit(topology, stores)
         rows = [stores[each.server].agent(f"{each.server}/{each.name}") for each in topology.agents]
         talkers = [unpack(row[1]) for row in rows if row]
-        records = [record for reader in stores.values() for _, record in _records(reader)]
-    out = told(topology, talkers)
+        logs = {name: [record for _, record in _records(reader)] for name, reader in stores.items()}
+    records = [record for log in logs.values() for record in log]
+    out, circle = told(topology, talkers), without_order(topology, logs)
     return {
         "messages": sum(record.kind == "send" and record.detail == "bench.Say" for record in records),
         "reactions": found.reactions, "held": sum(record.kind == "hold" for record in records),
         "violations": len(found.violations), "duplicates": len(found.duplicates), "lost": len(found.lost),
         "unsent": len(found.unsent), "waiting": found.waiting, "not_judged": found.unjudged + found.uncut,
         "told": sum(out.values()), "heard": sum(heard(topology, talkers).values()),
-        "out_of_turn": sum(each["wrong"] for each in talkers),
+        "out_of_turn": sum(each["wrong"] for each in talkers), "without_order": len(circle),
         "clean": found.clean and storm.at_rest and not found.waiting and out == heard(topology, talkers)
-        and not any(each["wrong"] for each in talkers),
+        and not any(each["wrong"] for each in talkers) and not circle,
     }  # fmt: skip
+
+
+def without_order(topology: Topology, logs: dict[str, list[Any]]) -> list[Any]:
+    """Messages of a domain that claims one order for all, for which there is none in which its talkers heard them."""
+    found: list[Any] = []
+    for domain in topology.domains.values():
+        if ordering.backend(domain.backend).total:
+            found += unordered([
+                ("send", name, (record.origin, record.number)) if record.kind == "send" else
+                ("deliver", name, (record.origin, record.number))
+                for name in domain.members for record in logs[name]
+                if record.detail == "bench.Say" or record.kind == "react" and record.domain == domain.name
+                and record.agent == f"{name}/t-{name}"
+            ])  # fmt: skip
+    return found
 
 
 @contextmanager

@@ -132,7 +132,8 @@ class Domain:
             _, _, (me, _, frm) = heapq.heappop(self.due)
             if frm >= 0:
                 core = self.cores[me]
-                for packet in core.receive(frm, core.decode(frm, self.links[frm, me].popleft())).send:
+                sent = core.receive(frm, core.decode(frm, self.links[frm, me].popleft())).send
+                for packet in [*sent, *core.announce()]:
                     self.links[me, packet.to].append(core.encode(packet))
                     self.plan(0.0, (packet.to, (), me))
                     self.made.spread += self.counts(packet)
@@ -159,7 +160,7 @@ class Domain:
 
     def post(self, now: float, me: int, packets: list[Packet]) -> None:
         core, made = self.cores[me], self.made
-        for packet in packets:
+        for packet in [*packets, *core.announce()]:
             link = me, packet.to
             data = core.encode(packet)
             self.links[link].append(data)
@@ -207,6 +208,8 @@ def play(made: Schedule, rows: bool) -> float:
                 packets = core.send(dests, number.to_bytes(8, "little") + BODY)
             else:
                 packets = core.receive(frm, core.decode(frm, links[frm, me].popleft())).send
+            if core.due:
+                packets += core.announce()
             for packet in packets:
                 links[me, packet.to].append(core.encode(packet))
             if rows:

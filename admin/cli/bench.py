@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, replicas, catchup, chaos, failover.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, replicas, catchup, chaos, failover.
 
-    Without a command all but the last four run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but `domain` and the last four run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -309,6 +309,33 @@ def orderings(
     with Bar("cases") as bar:
         cases = [(name, pattern, size) for pattern in patterns for size in sizes for name in chosen]
         rows = orderings.measure(cases, copies, rounds, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--ordering", "names", default="matrix,abcast", show_default=True, help="Back ends, with commas between.")
+@click.option("--members", type=click.IntRange(2), default=5, show_default=True, help="Servers, each a process.")
+@click.option("--seconds", type=click.FloatRange(1), default=6.0, show_default=True, help="Of each round.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds over all back ends.")
+@folder_option
+@output_options
+def domain(
+    names: str, members: int, seconds: float, rounds: int, folder: Path | None, output: str, columns: str
+) -> None:
+    """A domain of servers, each in a process of its own, under one back end after the other.
+
+    An agent on each talks to one other, or to several, without end: 16 conversations each. copies_s is how many copies
+    they hear in a second, all together: the median of the rounds; of_first is that beside the first back end's.
+
+    \b
+    Example:
+      mom bench domain
+      mom bench domain --ordering matrix,vector,abcast --rounds 5
+    """
+    from mombroker.admin.bench import domain as bench_domain
+
+    with Bar("rounds") as bar:
+        rows = bench_domain.measure(names.split(","), members, seconds, rounds, folder, bar.at)
     show(rows, output, columns)
 
 

@@ -385,8 +385,8 @@ def diagram(
 ) -> None:  # fmt: skip
     """Draw what happens in one domain: servers, messages, what waits and for what, deliveries.
 
-    ORDERING is matrix, rst, ks, vector, overlay, daisy, fifo, or a back end of another package; or isis: a process
-    group of paper 003, with its views and the places of multicasts in total order.
+    ORDERING is matrix, rst, ks, vector, overlay, daisy, abcast, fifo, or a back end of another package; or isis: a
+    process group of paper 003, with its views and the places of multicasts in total order.
 
     \b
     Example:

@@ -144,13 +144,20 @@ class Story:
 
 
 class Watch(Observer):
-    """Notes the arrows of a domain in the laboratory; member k is called `names[k]`, message m `m<number>`."""
+    """Notes the arrows of a domain in the laboratory; member k is called `names[k]`, message m `m<number>`, and what a
+    member tells all at the end of a batch `o<number>`."""
 
     def __init__(self, names: Sequence[str]):
         super().__init__()
         self.story = Story(names, [])
         self._flying: dict[tuple[int, int], deque[Arrow | None]] = {}  # by link, which keeps the order of leaving
         self._waiting: dict[tuple[int, int], Arrow] = {}  # (member, number)
+        self._told = 0
+
+    def announced(self, me: int, packets: Sequence[Packet]) -> None:
+        self._told += 1
+        for packet in packets:
+            self._leave(me, packet, f"o{self._told}")
 
     def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
         for packet in packets:

@@ -37,6 +37,9 @@ class Observer:
     def sent(self, me: int, number: int, packets: Sequence[Packet]) -> None:
         """A member has sent a message, in these packets."""
 
+    def announced(self, me: int, packets: Sequence[Packet]) -> None:
+        """A member tells others what is of no message, in these packets."""
+
     def received(self, me: int, packet: Packet, step: Step) -> None:
         """A packet has come to a member, and this is what its core made of it."""
 
@@ -117,6 +120,16 @@ class Domain:
         for observer in self.observers:
             observer.sent(me, number, packets)
         self._post(me, packets)
+        self._announce(me)
+
+    def _announce(self, me: int) -> None:
+        """Each step is a batch of its own."""
+        core = self.members[me]
+        if core.due:
+            packets = core.announce()
+            for observer in self.observers:
+                observer.announced(me, packets)
+            self._post(me, packets)
 
     def _post(self, me: int, packets: Sequence[Packet]) -> None:
         arrive = self._queue if self.slot else self._arrive
@@ -154,6 +167,7 @@ class Domain:
             observer.received(me, packet, step)
         if step.send:
             self._post(me, step.send)
+        self._announce(me)
         if self.on_deliver:
             for done in step.deliver:
                 self.on_deliver(me, done)

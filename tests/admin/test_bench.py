@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker import ordering
-from mombroker.admin.bench import clocks, figures, orderings, pingpong, plot, stomp, stompload
+from mombroker.admin.bench import clocks, domain, figures, orderings, pingpong, plot, stomp, stompload
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.cli import main
 from mombroker.core.errors import MomError
@@ -345,3 +345,9 @@ def test_the_cpu_time_of_a_process_is_that_of_its_children_too():
 def test_a_percentile_counts_weights():
     waits = [(0.1, 1), (0.2, 98), (0.9, 1)]
     assert [stomp.weighted(waits, part) for part in (0.005, 0.5, 0.99, 1.0)] == [0.1, 0.2, 0.2, 0.9]
+
+
+def test_back_ends_of_a_domain_of_servers_take_turns():
+    rows = domain.measure(["matrix", "abcast"], members=3, seconds=1.0, rounds=1)
+    assert [row["ordering"] for row in rows] == ["matrix", "abcast"] and rows[0]["of_first"] == 1
+    assert all(0 < row["least"] <= row["copies_s"] <= row["most"] for row in rows)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mombroker.admin.bench.chaos import topology_of
+from mombroker.admin.bench.chaos import topology_of, without_order
+from mombroker.core.trace import Record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -28,10 +29,30 @@ def test_kills_under_one_back_end(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["matrix", "rst", "ks", "vector", "overlay", "daisy"])
+@pytest.mark.parametrize("name", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast"])
 def test_thirty_seconds_of_kills(tmp_path, name):
     (row,) = storm(tmp_path, name)
     assert row["clean"] and row["kills"] > 15 and row["told"] == row["heard"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(11))
+def test_five_servers_have_one_order_in_each_of_eleven_storms(tmp_path, seed):
+    (row,) = storm(tmp_path, "abcast", "--seconds", "8", "--pause", "0.5", "--seed", str(seed))
+    assert row["clean"] and row["without_order"] == 0 and row["kills"] > 5
+
+
+def test_two_orders_in_the_logs_are_found(tmp_path):
+    made = topology_of("abcast", "matrix", tmp_path)
+    kind = {"domain": "north", "payload": 1}
+    heard = {"s1": ("s3", "s4"), "s2": ("s4", "s3")}
+    logs = {
+        name: [Record("react", frm, 1, f"{name}/t-{name}", **kind) for frm in heard.get(name, ())]
+        for name in made.servers
+    }
+    assert set(without_order(made, logs)) == {("s3", 1), ("s4", 1)}
+    logs["s2"].reverse()
+    assert without_order(made, logs) == []
 
 
 def test_the_bus_of_a_storm_has_two_domains_and_a_router(tmp_path):

@@ -70,7 +70,7 @@ def test_the_axis_tells_when_packets_left_and_came(clock, told):
     assert [int(each.get("x1")) for each in grid] == xs
 
 
-@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy"])
+@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast"])
 def test_hovering_over_a_packet_tells_its_stamp(backend):
     root = ElementTree.fromstring(diagram.svg(diagram.played(backend, 4, 6, 0.5, 1), "title"))
     titles = [each.text for each in root.iter(f"{SVG}title")]
@@ -115,7 +115,7 @@ def test_moments_are_in_order_and_neither_too_near_nor_too_far():
 
 @pytest.mark.parametrize(
     ("backend", "servers"),
-    [("matrix", 4), ("rst", 4), ("ks", 4), ("vector", 4), ("overlay", 5), ("daisy", 5), ("fifo", 2)],
+    [("matrix", 4), ("rst", 4), ("ks", 4), ("vector", 4), ("overlay", 5), ("daisy", 5), ("abcast", 4), ("fifo", 2)],
 )
 def test_a_domain_tells_its_story(backend, servers):
     """Every delivery is a dot; the same seed draws the same picture."""

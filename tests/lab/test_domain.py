@@ -198,7 +198,7 @@ def test_the_loop_asks_little_of_an_empty_event():
     assert world.run() and world.calls == 1000 and not world.queue
 
 
-@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "fifo"])
+@pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast", "fifo"])
 def test_a_message_becomes_stable_under_every_back_end(backend):
     """Links take 10 ms: where members talk directly, an origin has its acknowledgements after twice that time."""
     world = World(1)
