@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.admin.processes import Processes, free_ports
+from tests.admin.replicas import Replicated
 from tests.amqp.server import one_server
 from tests.snippets import fenced
 
@@ -28,9 +29,11 @@ def java():
         assert "MOM_SKIP_NOTHING" not in os.environ, f"install maven and a JDK: {lack}"
         pytest.skip(f"Qpid JMS needs Maven and a JDK: {lack}")
     shutil.copytree(PROJECT, HOME, dirs_exist_ok=True)
-    if not (HOME / "lib").is_dir():
+    wanted, had = (PROJECT / "pom.xml").read_bytes(), HOME / "lib" / "pom.xml"
+    if not had.is_file() or had.read_bytes() != wanted:
         maven = ["mvn", "-q", "-B", LIBRARIES, f"-DoutputDirectory={HOME / 'lib'}"]
         subprocess.run(maven, cwd=HOME, check=True)
+        had.write_bytes(wanted)
     path = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib'}/*"
     sources = map(str, HOME.glob("src/main/java/*.java"))
     subprocess.run(["javac", "-nowarn", "-d", HOME / "classes", "-cp", path, *sources], check=True, capture_output=True)
@@ -73,9 +76,10 @@ def compiled(code, name, server):
     return name
 
 
-def test_what_the_docs_show(java, server):
+@pytest.mark.parametrize("name", ["Shown", "Sprung"])
+def test_what_the_docs_show(java, server, name):
     """docs/amqp.md, word for word."""
-    assert java(compiled(fenced("docs/amqp.md", "java"), "Shown", server)) == "one pizza\n"
+    assert java(compiled(fenced("docs/amqp.md", "java", f"class {name} "), name, server)) == "one pizza\n"
 
 
 def test_what_the_readme_shows(java, server):
@@ -85,6 +89,36 @@ def test_what_the_readme_shows(java, server):
     start = "import jakarta.jms.*;\nimport org.apache.qpid.jms.JmsConnectionFactory;\npublic class Readme {\n"
     whole = f"{start}public static void main(String[] args) {{\n{code}}}}}\n"
     assert java(compiled(whole, "Readme", server)) == "cooking one pizza\n"
+
+
+@pytest.mark.long
+def test_a_client_at_a_standby_goes_to_the_leader_and_to_the_next_one(java, tmp_path):
+    """Each replica redirects who comes to it; the first leader is killed with its disk."""
+    ports = free_ports(6)
+    places = [
+        f'{{ name = "r{at}", listen = "127.0.0.1:{ports[at]}", amqp = "127.0.0.1:{ports[at + 3]}", data = "r{at}" }}'
+        for at in range(3)
+    ]
+    (tmp_path / "bus.toml").write_text(
+        f'[bus]\nname = "one"\n[servers.a]\nanonymous = true\nredirect = true\nreplicas = [{", ".join(places)}]\n'
+    )
+    bus = Replicated(tmp_path / "bus.toml")
+    bus.server, bus.names, bus.folder = "a", ("r0", "r1", "r2"), tmp_path
+    bus.up()
+    try:
+        first = bus.leader()
+        standby = next(port for name, port in zip(bus.names, ports[3:], strict=True) if name != first)
+        path = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib'}/*"
+        others = ",".join(f"amqp://127.0.0.1:{port}" for port in ports[3:] if port != standby)
+        url = f"failover:(amqp://127.0.0.1:{standby},{others})"
+        run = subprocess.Popen(["java", "-cp", path, "Failover", url, "300"], stdout=subprocess.PIPE, text=True)
+        for line in run.stdout:
+            if line == "sent 99\n":
+                bus.kill(first)
+        assert line == "got 300 []\n"
+        assert bus.leader() != first
+    finally:
+        bus.down()
 
 
 @pytest.mark.long
