@@ -209,10 +209,20 @@ class Names(Replicated):
             self.on_known(name)
             self.on_change(name)
 
+    def begun(self) -> None:
+        """We are in the place of a lost server, and perhaps were told what lived there before others had heard."""
+        for name, id in list(self.known.items()):
+            if self._is_nobody(name, id):
+                self._forgotten(name, id)
+
+    def _is_nobody(self, name: str, id: str) -> bool:
+        """Was an agent of this name to live here, and does not?"""
+        declared = any(agent.name == name for agent in self.tx.topology.agents)
+        return self.homes.home(id) == self.tx.name and not declared and not self.is_here(id)
+
     def _unmade(self, name: str, id: str) -> None:
         """Nobody has the name of an agent that was to live here, and does not."""
-        declared = any(agent.name == name for agent in self.tx.topology.agents)
-        if self.homes.home(id) == self.tx.name and not declared and not self.is_here(id):
+        if self._is_nobody(name, id):
             self.forget(name, id)
 
     def forget(self, name: str, id: str) -> None:

@@ -297,6 +297,7 @@ class AgentServer:
         """A server is lost for good, and what lived there. Another one may begin in its place, behind its sponsor."""
         if server == self.name:
             self.homes.left(server)  # what the lost one had
+            self.names.begun()
             return
         topology, cut_off = self.topology, self.channel.cut_off(server)
         declared = [agent for agent in topology.agents if agent.server == server]
