@@ -138,7 +138,9 @@ class Topics:
 
     def _withdraw(self, ended: list[Entry]) -> None:
         for entry in ended:
-            del self.own[entry.pattern], self.entries[entry.epoch]
+            del self.entries[entry.epoch]
+            if self.own.get(entry.pattern) is entry:  # else another one is there in its place
+                del self.own[entry.pattern]
         if ended:
             self._announce(Table([], [entry.epoch for entry in ended]))
 
@@ -178,9 +180,11 @@ class Topics:
         note: Table = note_of(message)
         home, meta = message.origin, self.tx.rows.meta
         for epoch, pattern in note.added:
+            entry = self.entries.get(epoch)
+            if home == self.tx.name and entry is None:
+                continue  # it has ended since, and who tells all again does not know yet
             self._put(home, epoch, pattern)
-            entry = self.entries.get(epoch) if home == self.tx.name else None
-            meta[f"{TOPIC}{home}:{epoch}"] = _packed(entry) if entry else pattern
+            meta[f"{TOPIC}{home}:{epoch}"] = _packed(entry) if home == self.tx.name and entry else pattern
         for epoch in note.removed:
             self._drop(home, epoch)
             meta[f"{TOPIC}{home}:{epoch}"] = None

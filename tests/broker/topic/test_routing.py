@@ -590,3 +590,20 @@ def test_what_was_under_way_to_a_former_consumer_comes_before_what_is_behind_it(
         assert reader.texts[number - 1] == text
         reader.ack(text)
     assert [each.count for each in reader.got] == [1] * 6
+
+
+def test_an_entry_that_has_ended_does_not_come_back_by_who_does_not_know_yet():
+    """Else there are two for one topic after a restart, and the server cannot start."""
+    b = Broker(THREE)
+    client = b.connect("b").subscribe("s", "topic:t")
+    b.cut("a", "b")
+    b.servers["a"].newcomers.tell_tables(["b"])  # as after a loss
+    client.close()
+    b.join("a", "b")
+    b.pump()
+    assert not b.servers["b"].clients.topics.table["b"] and not b.stores["b"].meta("topic:b:")
+    b.connect("b").subscribe("s", "topic:t")
+    for _ in range(2):
+        b.reboot("b")
+    b.pump()
+    assert not b.servers["b"].clients.topics.own
