@@ -207,6 +207,9 @@ class Losses:
         """All members of a domain are lost, and some have no place yet."""
         here = [name for name in lost if name not in self.waiting]
         missing = [name for name in lost if name in self.waiting]
+        if here and missing:
+            known = self.around.nodes[here[0]].server.lost
+            missing = [name for name in missing if known.fenced(name) <= self.epoch or not known.decided(name)]
         if here and missing and self.around.nodes[here[0]].up:
             args = {"domain": domain, "servers": missing, "epoch": self.epoch + 1}
             self.around.ask(here[0], "lose", args)
