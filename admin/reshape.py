@@ -148,9 +148,19 @@ def pauses(stores: Mapping[str, Any]) -> dict[int, list[float]]:
     """By revision, how long each server has held what enters the domains that change, ms: from when it closed its gate
     until it had switched, as its log has it."""
     since: dict[int, int] = {}
-    held: list[tuple[int, float]] = []
     for reader in stores.values():
         since |= {number: row[0] for number, row in revision.history(reader.meta()).items()}
+    found: dict[int, list[float]] = {}
+    for _, closed, switched in held(stores):
+        if number := max((each for each, begun in since.items() if begun <= closed), default=0):
+            found.setdefault(number, []).append((switched - closed) / 1e6)
+    return found
+
+
+def held(stores: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Servers that have held what enters domains that change: each time from when, and until when, ns."""
+    found: list[tuple[str, int, int]] = []
+    for server, reader in stores.items():
         closed = after = 0
         while page := reader.log(after, PAGE):
             after = page[-1][0]
@@ -158,11 +168,7 @@ def pauses(stores: Mapping[str, Any]) -> dict[int, list[float]]:
                 if record.kind == "send" and record.detail == MARKED:
                     closed = record.sent
                 elif record.kind == "send" and record.detail == SWITCHED:
-                    held.append((closed, (record.sent - closed) / 1e6))
-    found: dict[int, list[float]] = {}
-    for closed, took in held:
-        if number := max((each for each, begun in since.items() if begun <= closed), default=0):
-            found.setdefault(number, []).append(took)
+                    found.append((server, closed, record.sent))
     return found
 
 

@@ -7,6 +7,9 @@ from random import Random
 from mombroker.admin.bench import clocks
 from mombroker.agents import Agent, Delivered, Table, notification, reacts
 
+TICK_S = 0.02  # of a talker with a rate
+LATE_S = 1.0  # what is due from longer ago is not made up for
+
 
 @notification(name="bench.Play")
 class Play:
@@ -155,8 +158,14 @@ class Hush:
     """Do not talk any more."""
 
 
+@notification(name="bench.Tick")
+class Tick:
+    """Talk as often as is due."""
+
+
 class Talker(Agent):
-    """Starts so many conversations, and goes on with each that comes to it: to one other, or to several.
+    """Starts so many conversations, and goes on with each that comes to it: to one other, or to several. With a `rate`
+    it talks so often a second instead, whatever comes of it.
 
     It counts what it has told to whom and been told by whom, so that in the end two talkers can compare.
     """
@@ -169,9 +178,24 @@ class Talker(Agent):
     told: dict[str, int] = {}
     heard: dict[str, int] = {}
     wrong: int = 0  # messages that did not come next
+    rate: float = 0.0
+    ticks: int = 0  # the timer
+    last: float = 0.0  # when it was, s since the epoch
+    due: float = 0.0
 
     def on_create(self) -> None:
         for _ in range(self.starts):
+            self._talk()
+        if self.rate:
+            self.ticks = self.every(TICK_S, Tick())
+
+    @reacts
+    def tick(self, tick: Tick) -> None:
+        now = time.time()
+        self.due += self.rate * min(max(now - self.last, 0.0), LATE_S)
+        self.last = now
+        while self.due >= 1.0:
+            self.due -= 1.0
             self._talk()
 
     @reacts
@@ -179,12 +203,14 @@ class Talker(Agent):
         number = say.numbers[say.to.index(self.id)]
         self.wrong += number != self.heard.get(say.frm, 0) + 1
         self.heard[say.frm] = number
-        if say.to[0] == self.id and not self.hushed:
+        if say.to[0] == self.id and not self.hushed and not self.rate:
             self._talk()
 
     @reacts
     def hush(self, hush: Hush) -> None:
         self.hushed = True
+        if self.ticks:
+            self.cancel(self.ticks)
 
     def _talk(self) -> None:
         self.turns += 1

@@ -16,8 +16,9 @@ from mombroker.admin import reshape, supervisor
 from mombroker.admin.audit import bus as audit
 from mombroker.admin.bench import chaos, clientchaos
 from mombroker.admin.bench.chaos import Storm, stores_of
-from mombroker.admin.bench.clientchaos import ClientStorm
+from mombroker.admin.bench.clientchaos import Cast, ClientStorm
 from mombroker.admin.bench.figures import Row
+from mombroker.admin.bench.guests import Probe, Producer
 from mombroker.admin.demo import free_ports
 from mombroker.agents.notifications import unpack
 from mombroker.core.changes import Kind, compare
@@ -29,12 +30,16 @@ from mombroker.store import folder as folders
 
 LAYOUT = {"north": ("s1", "s2", "s3"), "middle": ("s3", "s4", "s5"), "south": ("s5", "s6", "s7")}
 STARTS = 1  # conversations that each agent begins
+FANOUT = 7 / 3  # whom an agent of seven tells at once, in the mean
+CLIENTS = 0.3  # their part of the rate
+PASSED_ON = 1.2  # messages for each that a producer sends: a fifth is moved on
 MOST_SERVERS = 9
 BETWEEN = 0.0005  # the chance of a server to die when it is about to write deliveries
 
 
-def topology_of(folder: Path, seed: int) -> Topology:
-    """s1..s7 in three domains of different back ends, an agent on each, and a listener for clients."""
+def topology_of(folder: Path, seed: int, rate: float = 0.0) -> Topology:
+    """s1..s7 in three domains of different back ends, an agent on each, and a listener for clients. With a `rate`
+    agents and clients together send so many messages a second, whatever comes of it; else each waits for others."""
     names = list(dict.fromkeys(name for members in LAYOUT.values() for name in members))
     ports = free_ports(2 * len(names))
     servers = {
@@ -50,13 +55,29 @@ def topology_of(folder: Path, seed: int) -> Topology:
     agents = [
         AgentDecl(
             f"t-{name}", name, chaos.TALKER,
-            {"others": [id for id in ids if id != f"{name}/t-{name}"], "seed": at, "starts": STARTS},
+            {
+                "others": [id for id in ids if id != f"{name}/t-{name}"], "seed": at, "starts": 0 if rate else STARTS,
+                "rate": rate * (1 - CLIENTS) / FANOUT / len(names),
+            },
         )
         for at, name in enumerate(names)
     ]  # fmt: skip
     policies = clientchaos.topology_of(folder).policies
     limits = {"trying_boots": 1_000_000}  # so many kills are no message's fault
     return Topology("changes", servers, domains, agents, "s1", limits=limits, policies=policies)
+
+
+def cast(topology: Topology, rate: float) -> dict[str, Cast]:
+    """The clients of clientchaos.py, and with a `rate` a probe on each server as well."""
+    people = clientchaos.cast()
+    if rate:
+        producers = [each for each in people.values() if each.make is Producer]
+        for each in producers:
+            each.how["rate"] = rate * CLIENTS / PASSED_ON / len(producers)
+        for name in topology.servers:
+            how = {"server": name, "queue": f"/queue/probe.{name}"}
+            people[f"probe-{name}"] = Cast(Probe, how, mortal=False, at=name)
+    return people
 
 
 def backends() -> list[str]:
@@ -68,14 +89,22 @@ class ChangeStorm(ClientStorm):
     """Changes the bus, too, one change after another.
 
     changes   to be made
+    deadly    are servers and clients killed?
     made      kind of change -> how many
+    steps     the changes: kind, from when and until when, s since the epoch
+    flows     since when all is under way, and `calmed`, until when
     """
 
     changes: int = 0
+    deadly: bool = True
+    steps: list[tuple[str, float, float]] = field(default_factory=list)
+    flows: float = 0.0
+    calmed: float = 0.0
     made: Counter[str] = field(default_factory=Counter)
     progress: Callable[[int, int], None] = lambda done, of: None
     reshaper: reshape.Reshaper = field(init=False)
     _kind: str = ""
+    _began: float = 0.0
     _size: int = 0  # of the journal
 
     def __post_init__(self) -> None:
@@ -83,20 +112,30 @@ class ChangeStorm(ClientStorm):
 
     def tick(self) -> float:
         if self._next and not self._calm and not self._over:
+            self.flows = self.flows or time.time()
             self._reshape()
         wait = ClientStorm.tick(self)
+        if self._calm and not self.calmed:
+            self.calmed = time.time()
         return min(wait, reshape.LOOK_S) if self.reshaper.under_way else wait
 
     def _enough(self) -> bool:
-        return self.made.total() >= self.changes and bool(self.kills and self.clients_killed)
+        killed = not self.deadly or bool(self.kills and self.clients_killed)
+        return self.made.total() >= self.changes and killed
+
+    def _strike(self) -> None:
+        if self.deadly:
+            ClientStorm._strike(self)
 
     def _reshape(self) -> None:
         if self.reshaper.under_way:
             if self.reshaper.look():
                 self.made[self._kind] += 1
+                self.steps.append((self._kind, self._began, time.time()))
                 self.progress(self.made.total(), self.changes)
                 self._start()
         elif self.made.total() < self.changes and self._pids.keys() >= self.reshaper.topology.servers.keys():
+            self._began = time.time()
             self.reshaper.begin(self._make)
 
     def _start(self) -> None:
@@ -156,17 +195,24 @@ def kind_of(old: Topology, new: Topology) -> str:
 
 
 def run(
-    changes: int, pause: float, seed: int, folder: Path, progress: Callable[[int, int], None] = lambda done, of: None
+    changes: int,
+    pause: float,
+    seed: int,
+    folder: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    rate: float = 0.0,
+    kills: bool = True,
 ) -> Row:
     """One bus in a storm of so many changes, with a kill every `pause` s; what came of it."""
-    topology, journal = topology_of(folder, seed), folder / "journal"
+    topology, journal = topology_of(folder, seed, rate), folder / "journal"
     children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
     storm = ChangeStorm(
-        topology, 0.0, pause, Random(seed), journal=journal, children=children, changes=changes, progress=progress
-    )
+        topology, 0.0, pause, Random(seed), journal=journal, children=children, changes=changes, progress=progress,
+        people=cast(topology, rate), deadly=kills,
+    )  # fmt: skip
 
     def serve(name: str) -> int:
-        clientchaos.deadly(BETWEEN, folder / clientchaos.CALM)
+        clientchaos.deadly(BETWEEN if kills else 0.0, folder / clientchaos.CALM)
         return service.serve(storm.reshaper.topology, name)
 
     began = time.monotonic()
@@ -183,22 +229,56 @@ def judge(storm: ChangeStorm) -> Row:
     topology = storm.reshaper.topology
     with stores_of(topology) as stores:
         found = audit.audit(topology, stores)
-        pauses = sorted(took for each in reshape.pauses(stores).values() for took in each)
+        held = reshape.held(stores)
         rows = [stores[each.server].agent(f"{each.server}/{each.name}") for each in topology.agents]
     talkers = [unpack(row[1]) for row in rows if row]
     out, heard = chaos.told(topology, talkers), chaos.heard(topology, talkers)
     faults: list[str] = []
+    book = clientchaos.written(storm)
+    pauses = sorted((until - since) / 1e6 for _, since, until in held)
+    seconds = max(storm.calmed - storm.flows, 1e-3)
+    by_clients, by_agents = len(book.sent) / seconds, sum(heard.values()) / seconds
     row: Row = {
         "changes": dict(storm.made), "refused": len(storm.reshaper.refused), "servers": len(topology.servers),
         "server_kills": storm.kills, "client_kills": storm.clients_killed, "pauses": len(pauses),
         "pause_p50_ms": part(pauses, 0.5), "pause_p99_ms": part(pauses, 0.99), "told": sum(out.values()),
-    } | clientchaos.verdict(storm, found, clientchaos.written(storm))  # fmt: skip
+        "flow_s": round(seconds, 1), "clients_per_s": round(by_clients), "agents_per_s": round(by_agents),
+        "per_s": round(by_clients + by_agents), **meanwhile(
+            [each for each in book.latencies if storm.flows <= each[1] <= storm.calmed], held, storm.steps
+        ),
+    } | clientchaos.verdict(storm, found, book)  # fmt: skip
     if storm.made.total() < storm.changes:
         faults.append(f"only {storm.made.total()} of {storm.changes} changes were made")
     if out != heard or any(each["wrong"] for each in talkers):
         faults.append("agents have not heard what they were told, once and in its order")
     faults += row["faults"]
     return row | {"faults": faults, "clean": not faults}
+
+
+def meanwhile(
+    latencies: list[tuple[str, float, float, float]],
+    held: list[tuple[str, int, int]],
+    steps: list[tuple[str, float, float]],
+) -> Row:
+    """What receipts and messages of the probes took, ms: in the median, and the longest but one in a hundred. `calm`:
+    no change was under way; `inside`: their server held what enters domains that change; `outside`: others held that,
+    theirs did not; `attach`: a server was attached meanwhile."""
+    pauses = [(server, since / 1e9, until / 1e9) for server, since, until in held]
+    found: dict[str, list[tuple[float, float]]] = {"calm": [], "inside": [], "outside": [], "attach": []}
+    for server, at, *took in latencies:
+        until = at + took[1] / 1000
+        waits = {name for name, since, end in pauses if since <= until and at <= end}
+        kinds = {kind for kind, since, end in steps if since <= until and at <= end}
+        where = "inside" if server in waits else "outside" if waits else "attach" if "attach" in kinds else "calm"
+        if where != "calm" or not kinds:
+            found[where].append((took[0], took[1]))
+    row: Row = {}
+    for where, those in found.items() if latencies else ():
+        row[f"{where}_probes"] = len(those)
+        for what, values in zip(("receipt", "message"), zip(*those, strict=True), strict=False):
+            ordered = sorted(values)
+            row[f"{where}_{what}_p50_ms"], row[f"{where}_{what}_p99_ms"] = part(ordered, 0.5), part(ordered, 0.99)
+    return row
 
 
 def part(values: list[float], share: float) -> float:

@@ -25,6 +25,9 @@ TURN_S = 0.005  # how long a client looks for what has come
 WINDOW = 10  # messages of a producer without a receipt
 PREFETCH = 5
 LONG_S = 0.02
+LATE_S = 1.0  # what was due longer ago is not made up for
+MOST_OUT = 400  # messages of a producer with a rate without a receipt
+PROBE_S = 0.04  # between two messages of a probe
 
 
 class Lost(Exception):
@@ -161,7 +164,9 @@ class Guest:
 
 
 class Producer(Guest):
-    """Sends, and sends again what had no receipt when the connection was lost."""
+    """Sends, and sends again what had no receipt when the connection was lost. With a `rate` it sends so much a second,
+    unless very much has no receipt yet.
+    """
 
     window = WINDOW
 
@@ -169,6 +174,7 @@ class Producer(Guest):
         super().__init__(*args, **how)
         self.out: dict[str, tuple[str, str, str]] = {}
         self.numbers: dict[str, int] = {}  # each destination has its own
+        self.last = self.due = 0.0
 
     def over(self) -> bool:
         return self.orphan() or (self.ending and not self.out)
@@ -178,11 +184,24 @@ class Producer(Guest):
             self._send(key, destination, color, dedup_id)
 
     def work(self) -> None:
-        if len(self.out) < self.window and not self.ending:
+        if not self.how.get("rate"):
+            self._next(self.window)
+            return
+        now = time.monotonic()
+        self.due += self.how["rate"] * min(now - self.last, LATE_S) if self.last else 0.0
+        self.last = now
+        while self.due >= 1.0 and self._next(MOST_OUT):
+            self.due -= 1.0
+
+    def _next(self, window: int) -> bool:
+        """Send one more, unless so many have no receipt."""
+        sends = len(self.out) < window and not self.ending
+        if sends:
             key, destination = self.fresh(), self.lots.choice(self.how["to"])
             number = self.numbers[destination] = self.numbers.get(destination, 0) + 1
             self.out[key] = destination, self.lots.choice(COLORS), f"{self.name}{destination}:{number}"
             self._send(key, *self.out[key])
+        return sends
 
     def _send(self, key: str, destination: str, color: str, dedup_id: str) -> None:
         self.send(key, destination, color, receipt=f"send:{key}", dedup_id=dedup_id)
@@ -204,6 +223,43 @@ class Beat(Producer):
         if self.last and now - self.last > LONG_S:
             self.note("pause", self.how["server"], self.last, now)
         self.last = now
+
+
+class Probe(Guest):
+    """Sends to a queue of its own on one server, now and then, and takes that; writes down how long the receipt and the
+    message took, in ms."""
+
+    retry = 0.2
+    sent: float | None = None
+    next = at = 0.0
+
+    def note(self, *record: Any) -> None:
+        if record[0] in ("latency", "lost", "refused"):
+            super().note(*record)
+
+    def begin(self) -> None:
+        self.write("SUBSCRIBE", id="0", destination=self.how["queue"], ack="auto")
+        self.sent, self.took = None, dict[str, float]()
+
+    def work(self) -> None:
+        now = time.monotonic()
+        if self.sent is None and now >= self.next:
+            self.sent, self.next, self.at, self.took = now, now + PROBE_S, time.time(), {}
+            self.write("SEND", self.fresh().encode(), destination=self.how["queue"], receipt="send:")
+
+    def told(self, of: str, name: str) -> None:
+        self._came("receipt")
+
+    def given(self, id: str, key: str) -> None:
+        self._came("message")
+
+    def _came(self, what: str) -> None:
+        if self.sent is None:
+            return  # of an earlier connection
+        self.took[what] = round(1000 * (time.monotonic() - self.sent), 2)
+        if len(self.took) == 2:
+            self.note("latency", self.how["server"], self.at, self.took["receipt"], self.took["message"])
+            self.sent = None
 
 
 class Taker(Guest):

@@ -32,6 +32,9 @@ class Ledger:
         self.wrong: list[str] = []
         self.cut_off: list[tuple[str, int, float, float]] = []  # connection, port of its server, from when to when
         self.pauses: list[tuple[str, float, float]] = []  # server, from one receipt to the next, s since the epoch
+        self.latencies: list[
+            tuple[str, float, float, float]
+        ] = []  # server, when, s since the epoch, two times of a probe
         self.time = self.seen = self.repeats = self.receipts = 0
 
     def read(self, journal: Path) -> None:
@@ -111,6 +114,9 @@ class Ledger:
 
     def _pause(self, server: str, since: float, until: float) -> None:
         self.pauses.append((server, since, until))
+
+    def _latency(self, server: str, at: float, receipt: float, message: float) -> None:
+        self.latencies.append((server, at, receipt, message))
 
     def _refused(self, conn: str, text: str) -> None:
         if not any(words in text for words in EXPECTED):

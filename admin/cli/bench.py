@@ -493,10 +493,17 @@ def growth(
 @click.option(
     "--pause", type=click.FloatRange(0.05), default=2.0, show_default=True, help="Between two kills, mean, s."
 )
+@click.option("--kills/--no-kills", default=True, show_default=True, help="Kill servers and clients meanwhile.")
+@click.option(
+    "--rate", type=click.FloatRange(0), default=0.0, show_default=True,
+    help="Messages a second, of clients and agents; 0: each waits for others.",
+)  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="Of what is changed, and who is killed when.")
 @folder_option
 @output_options
-def chaos(changes: int, pause: float, seed: int, folder: Path | None, output: str, columns: str) -> None:
+def chaos(
+    changes: int, pause: float, kills: bool, rate: float, seed: int, folder: Path | None, output: str, columns: str
+) -> None:
     """Change a bus under load and kill -9; exit code 4 if a message is lost, repeated or out of order.
 
     Seven servers in three domains of random back ends, an agent on each, STOMP clients with queues and topics. Changes
@@ -504,11 +511,15 @@ def chaos(changes: int, pause: float, seed: int, folder: Path | None, output: st
     are killed at random. In the end the logs are judged over all revisions, as by `mom check`, beside what clients
     wrote down and agents counted; clients may lose no connection but to a server that was killed. pause_p50_ms and
     pause_p99_ms are of single servers, from when what enters the domains waits until the new ones are there.
+    per_s is what clients have sent and agents have heard. With --rate a probe on each server tells what its receipts
+    and messages take while no change is under way (calm), while its server holds what enters domains that change
+    (inside), while only others do (outside), and while a server is attached (attach).
 
     \b
     Example:
       mom bench chaos
       mom bench chaos --changes 100 --seed 7
+      mom bench chaos --changes 30 --no-kills --rate 3000
     """
     from tempfile import TemporaryDirectory
 
@@ -516,7 +527,7 @@ def chaos(changes: int, pause: float, seed: int, folder: Path | None, output: st
     from mombroker.net.exit_codes import ExitCode
 
     with TemporaryDirectory(prefix="changes-", dir=folder) as place, Bar("changes") as bar:
-        row = changechaos.run(changes, pause, seed, Path(place), bar.at)
+        row = changechaos.run(changes, pause, seed, Path(place), bar.at, rate, kills)
     show([row], output, columns)
     if not row["clean"]:
         raise SystemExit(ExitCode.WRONG)
