@@ -52,3 +52,25 @@ def test_a_connection_that_is_lost_though_its_server_lives_is_a_fault(tmp_path):
     for conn, server, since, end in [("c1", "s1", 50.0, 100.1), ("c2", "s1", 101.0, 150.0), ("c3", "s2", 150.0, 199.9)]:
         book.take(["lost", conn, ports[server], since, end])
     assert storm.unexplained(book.cut_off) == [("c2", "s1")]
+
+
+def test_what_probes_see_is_told_by_where_and_when():
+    held = [("a", 10_000_000_000, 10_200_000_000), ("b", 10_000_000_000, 10_100_000_000)]
+    steps = [("split", 9.9, 10.4), ("attach", 20.0, 21.0)]
+    probes = [
+        ("a", 1.0, 3.0, 4.0), ("a", 9.95, 40.0, 60.0), ("b", 10.15, 7.0, 8.0), ("c", 10.05, 5.0, 6.0),
+        ("c", 10.3, 900.0, 900.0), ("a", 20.5, 9.0, 10.0), ("a", 30.0, 1.0, 2.0),
+    ]  # fmt: skip
+    row = changechaos.meanwhile(probes, held, steps)
+    seen = {where: row[f"{where}_probes"] for where in ("calm", "inside", "outside", "attach")}
+    assert seen == {"calm": 2, "inside": 1, "outside": 2, "attach": 1}
+    assert (row["inside_receipt_p99_ms"], row["inside_message_p99_ms"]) == (40.0, 60.0)
+    assert (row["outside_message_p99_ms"], row["attach_receipt_p50_ms"]) == (8.0, 9.0)
+    assert changechaos.meanwhile([], held, steps) == {}
+
+
+def test_a_rate_without_kills(tmp_path):
+    row = changechaos.run(2, 1.5, 5, tmp_path, rate=200.0, kills=False)
+    assert row["faults"] == [] and row["clean"]
+    assert row["server_kills"] == row["client_kills"] == row["cut_off"] == 0
+    assert row["calm_probes"] > 0 and row["per_s"] > 0 and row["told"] > 100
