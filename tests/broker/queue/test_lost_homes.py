@@ -210,3 +210,12 @@ def test_a_consumer_that_hears_nothing_waits_for_ever(monkeypatch):
     monkeypatch.setattr(Sessions, "_dismiss", lambda *args: None)
     with pytest.raises(AssertionError):
         test_a_consumer_of_a_lost_queue_hears_of_it()
+
+
+def test_who_begins_in_a_lost_place_keeps_no_name_of_what_lived_there():
+    b = Broker(ROUTER)
+    b.connect("e").send("queue:here", "1")
+    e = b.servers["e"]
+    e.names.known["queue:gone"] = "e/queue:gone"  # as told by who had not heard of the loss
+    e.lost.applied("e", "d", 1)
+    assert "queue:gone" not in e.names.known and "queue:here" in e.names.known
