@@ -35,8 +35,10 @@ PAPERS = {
         "are multicasts, of random size."
     ),
     "groups": (
-        "CBCAST in one group: a sender and 1 to 7 others on one Ethernet of 10 Mbit/s. What a packet costs a host "
-        "is taken from the paper's own tables, so that times are foretold and not those of today's hosts."
+        "A process group: a sender and 1 to 7 others on one Ethernet of 10 Mbit/s, in causal order (CBCAST), and in "
+        "one order for all (ABCAST), which a member that is not the sender decides. What a packet costs a host is "
+        "taken from the paper's own tables, so that times are foretold and not those of today's hosts. What is "
+        "counted in messages and fields needs no such model."
     ),
     "domains": (
         "Round trips of agents on n servers, in one domain of causality (flat) or in many: a bus of √n domains on "

@@ -1,10 +1,9 @@
-"""Paper 003: Birman, Schiper, Stephenson, *Lightweight Causal and Atomic Group Multicast*, tables II and V: what CBCAST
-in one group can show. ABCAST needs views and a token, and is not measured here.
+"""Paper 003: Birman, Schiper, Stephenson, *Lightweight Causal and Atomic Group Multicast*, tables II to V, figures 6
+and 7. CBCAST is the core `vector` of the bus; ABCAST, views and flushes are in `mombroker/lab/papers/groups_total.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import process_time
-from typing import Any
 
 from mombroker import ordering
 from mombroker.lab import domain as lab
@@ -13,7 +12,35 @@ from mombroker.lab.ethernet import Ethernet
 from mombroker.lab.networks import Exponential
 from mombroker.lab.observers import Control
 from mombroker.lab.papers.base import Figure, Panel, Paper, Params, Point, Result
-from mombroker.lab.papers.groups_claims import CLAIMS, CORE, EAGER, FIELDS, LAZY, RPC, SIZES, STREAM
+from mombroker.lab.papers.groups_claims import CLAIMS as OF_CBCAST
+from mombroker.lab.papers.groups_claims import CORE, EAGER, FIELDS, LAZY, RPC, SIZES, STREAM, M
+from mombroker.lab.papers.groups_total import (
+    STYLES,
+    flushing,
+    ordered_rpc,
+    ordered_stream,
+    ordering_cost,
+    sizes,
+    waiting,
+)
+from mombroker.lab.papers.groups_total_claims import (
+    BY_ONE,
+    CAUSAL_1K,
+    EACH_OTHER,
+    FLUSH,
+    FOLLOWS,
+    ORDER,
+    ORDERED_1K,
+    RULE_ALL,
+    RULE_CONSERVATIVE,
+    SEVEN,
+    STAYS,
+    STYLE,
+    TOTAL_RPC,
+    TOTAL_STREAM,
+    WAITING,
+)
+from mombroker.lab.papers.groups_total_claims import CLAIMS as OF_ABCAST
 from mombroker.ordering import Packet
 from mombroker.sim.world import EPOCH, MS, SECOND, World
 
@@ -147,17 +174,28 @@ def _passed(name: str, params: Params) -> float:
     return (process_time() - begin) / rounds * 1e6
 
 
-RUNS: dict[str, Any] = {RPC: rpc, STREAM: stream, FIELDS: fields, CORE: core}
+def ethernet(pack: int) -> Callable[[World], Ethernet]:
+    return lambda world: Ethernet(world, PACKET, KILOBYTE, HEADER, pack)
+
+
+RUNS: dict[str, Callable[[Params], Result]] = {
+    RPC: rpc, STREAM: stream, FIELDS: fields, CORE: core, ORDER: ordering_cost, FLUSH: flushing,
+    STYLE: sizes, WAITING: waiting,
+    TOTAL_RPC: lambda params: ordered_rpc(params, ethernet(1), EVENT),
+    TOTAL_STREAM: lambda params: ordered_stream(params, ethernet(PACKED), STREAMED, PACKED),
+}  # fmt: skip
+CLAIMS = [*OF_CBCAST, *OF_ABCAST]
 
 
 def run(params: Params) -> Result:
-    found: Result = RUNS[params["kind"]](params)
-    return found
+    return RUNS[params["kind"]](params)
 
 
 def cost(params: Params) -> float:
     if params["kind"] == CORE:
         return float(18 * params["rounds"] * 1e-5)
+    if params["kind"] in (TOTAL_RPC, TOTAL_STREAM, ORDER, STYLE, WAITING):
+        return float(params["rounds"] * params["n"] ** 2 * 2e-4)
     return float(params["rounds"] * params["n"] * (2.5e-5 if params["kind"] == FIELDS else 3e-5))
 
 
@@ -165,6 +203,8 @@ def cost(params: Params) -> float:
 
 DESTS = range(1, 8)
 GROUPS, FULL_GROUPS = [3, 5, 8, 12], [3, 5, 8, 12, 20, 40]
+CALLS = 250  # ABCASTs, one after the other; a stream has twice as many. Nothing of them is drawn by chance
+BATCHES, MEMBERS, CLIENTS = [1, 2, 5, 10, 25], [2, 4, 8, 16], [2, 4, 8]
 BURST, BURSTY = 10, 16_000  # messages in one, and in all: it is the number of bursts that counts
 
 
@@ -176,10 +216,35 @@ def points(figure: str, full: bool, seeds: Sequence[int], reading: Params) -> li
     def add(setting: str, x: float, params: Params) -> None:
         found.append(Point(figure, setting, x, common | {"kind": figure, "seed": 1} | params | reading))
 
-    if figure in (RPC, STREAM):
+    if figure in (RPC, STREAM, TOTAL_RPC, TOTAL_STREAM):
+        fewer = {TOTAL_RPC: {"rounds": CALLS}, TOTAL_STREAM: {"rounds": 2 * CALLS}}.get(figure, {})
         for setting, size in SIZES.items():
             for n in DESTS:
-                add(setting, n, {"n": n, "bytes": size})
+                add(setting, n, {"n": n, "bytes": size} | fewer)
+        if figure == TOTAL_RPC:
+            found += points(RPC, full, seeds, reading)
+    elif figure == SEVEN:
+        for n in DESTS:
+            for setting, kind in ((CAUSAL_1K, RPC), (ORDERED_1K, TOTAL_RPC)):
+                many = rounds if kind == RPC else CALLS
+                add(setting, n, {"kind": kind, "n": n, "bytes": SIZES[M], "rounds": many})
+    elif figure == ORDER:
+        for k in BATCHES:
+            add(STAYS, k, {"n": 5, "batch": k, "follow": False, "rounds": 500})
+            add(FOLLOWS, k, {"n": 5, "batch": k, "follow": True, "rounds": 500})
+    elif figure == STYLE:
+        for style in STYLES:
+            for n in CLIENTS:
+                add(style, n, {"n": n, "style": style, "rounds": 400})
+    elif figure == WAITING:
+        for stays in (0, 0.5, 0.9, 0.99):
+            for seed in seeds:
+                for setting, rule in ((RULE_ALL, "all"), (RULE_CONSERVATIVE, "conservative")):
+                    add(setting, stays, {"n": 4, "rule": rule, "stays": stays, "seed": seed, "rounds": 2000})
+    elif figure == FLUSH:
+        for n in MEMBERS:
+            for setting, coordinator in ((EACH_OTHER, False), (BY_ONE, True)):
+                add(setting, n, {"n": n, "coordinator": coordinator, "rounds": 1})
     elif figure == FIELDS:
         for n in FULL_GROUPS if full else GROUPS:
             for seed in seeds:
@@ -201,6 +266,22 @@ PAPER = Paper(
         STREAM: Figure("Table II: asynchronous CBCAST", "destinations",
                        (Panel("messages a second", {"per_s": ""}),
                         Panel("kB a second to all, in all", {"total_kb_per_s": ""}, without=[*SIZES][:1]))),
+        TOTAL_RPC: Figure("Table III: ordered multi-RPC, all destinations reply", "destinations",
+                          (Panel("ms until the last reply", {"ms": ""}),)),
+        TOTAL_STREAM: Figure("Table III: asynchronous ABCAST", "destinations",
+                             (Panel("messages a second", {"per_s": ""}),
+                              Panel("kB a second to each", {"kb_per_s": ""}, without=[*SIZES][:1]))),
+        SEVEN: Figure("Figure 7: CBCAST and ABCAST, 1k", "destinations",
+                      (Panel("ms until the last reply", {"ms": ""}),)),
+        ORDER: Figure("§5.2: multicasts of an ABCAST", "put in order at a time",
+                      (Panel("CBCASTs of an ABCAST", {"multicasts": ""}),)),
+        FLUSH: Figure("§5.5: a flush", "members of the new view",
+                      (Panel("flush messages", {"flushes": ""}),
+                       Panel("with those that tell the view", {"packets": ""}))),
+        STYLE: Figure("Table I: fields of vectors by styles of groups", "clients, or parts of a hierarchy",
+                      (Panel("most fields of a multicast", {"fields": ""}),)),
+        WAITING: Figure("§6.7: the conservative rule", "chance to send in the same group again",
+                        (Panel("ms from send to delivery", {"ms": ""}),)),
         FIELDS: Figure("§5.4: fields of the vector that a compressed timestamp carries", "members of the group",
                        (Panel("% of all fields", {"fields_pct": ""}), Panel("bytes of control", {"stamp_bytes": ""}))),
         CORE: Figure("Tables IV, V: the causal part of the cost", "bytes of a message",

@@ -1,4 +1,4 @@
-"""What paper 003 claims of CBCAST in one group, and how each claim is judged."""
+"""What paper 003 claims of CBCAST, and how each claim is judged."""
 
 from collections.abc import Mapping, Sequence
 
@@ -191,7 +191,7 @@ CLAIMS = [
           missing("no member sends to itself here; the 4,240 are what the model takes a streamed message to cost")),
     Claim(RPC, "§8", "a null multicast to 7 that all reply to costs less than 7 successive null calls of SUN RPC",
           cheaper_than_calls),
-    Claim(RPC, "§8", "the size of packets dominates the cost", size_dominates),
+    Claim(RPC, "figure 6", "the size of packets dominates the cost", size_dominates),
     Claim(RPC, "§8, note 14", "the vector adds 40 + 4 n bytes, to be reduced much", vector_bytes),
     Claim(STREAM, "table II", "the printed rates, asynchronously: null messages, and kB of 7k packets", printed_rates),
     Claim(STREAM, "§8", "7k packets to one destination go exactly as fast as over TCP, 550 kB/s",
@@ -203,7 +203,8 @@ CLAIMS = [
     Claim(STREAM, "§5.4", "while a process only sends, its timestamps need one field", one_field),
     Claim(FIELDS, "§5.4", "with bursty communication compression reduces the timestamp substantially", compressed),
     Claim(CORE, "§8", "nearly all time is spent in the transport; the protocol costs little beside it", causal_share),
+    Claim(CORE, "table V",
+          "of 7.86 ms of a 1k call 0.23 are causal multicast, 3.6 transport, 1.59 system calls, 1.5 wire",
+          missing("the model is made of these, so that it cannot find them")),
     Claim(CORE, "table IV", "causality is 234 of 1,430 µs of a null call between two threads", causal_part),
-    Claim(CORE, "§8, table III", "ABCAST runs at roughly half the speed of CBCAST with small packets",
-          missing("ABCAST comes with groups")),
 ]  # fmt: skip

@@ -79,5 +79,5 @@ def test_the_core_costs_more_than_the_order_of_a_link():
 
 @pytest.mark.parametrize("figure", groups.PAPER.figures)
 def test_every_table_has_points_and_claims(figure):
-    assert {point.figure for point in groups.points(figure, False, (1, 2), {})} == {figure}
+    assert figure in {point.figure for point in groups.points(figure, False, (1, 2), {})}
     assert any(claim.figure == figure for claim in groups.CLAIMS)
