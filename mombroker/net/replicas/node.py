@@ -27,10 +27,12 @@ from mombroker.net.links import Links
 from mombroker.net.node import Node, Shared, log_bounds, peer_tls
 from mombroker.net.replicas.consensus import Consensus
 from mombroker.net.replicas.founding import Founding
+from mombroker.net.replicas.handover import Handover
 from mombroker.net.replicas.membership import Membership
 from mombroker.net.replicas.report import Report
 from mombroker.net.replicas.standby import Doors, StandbyPort
 from mombroker.net.replicas.verbs import ReplicaVerbs
+from mombroker.net.replicas.watched import Watched
 from mombroker.net.replicas.ways import Ways
 from mombroker.net.replicas.wire import Told, version
 from mombroker.net.secret import secret_of
@@ -107,6 +109,7 @@ class ReplicatedNode:
         self.report: Report = Report(self)
         self.complete, self.explain, self.rows = self.report.complete, self.report.explain, self.report.rows
         self.membership = Membership(self._replica, self._is_witness)
+        self.handover = Handover(self)
         self.port = StandbyPort(
             {"replicas": verbs.replicas, "stop": self._stop, "reload": self._read_anew},
             self.doors.says, self.doors.listen,
@@ -158,46 +161,20 @@ class ReplicatedNode:
         self.ways.say()
         if self.node is not None:
             await self.node.stop()
-            if best := self._best():
-                self._hand_to(best)
+            if best := self.handover.best():
+                self.handover.begin(best)
         else:
             await self._look_until(lambda: False, KNOW_S)
-        await self._look_until(self._parted)
+        await self._look_until(self.handover.parted)
         self._end()
         await self.links.stop()
         await self._look_until(lambda: self.consensus.writing is None and not self.consensus.taking, 60.0)
         self.store.close()
         self.log("stopped")
 
-    def _able(self) -> dict[str, str]:
-        """Replicas that could lead, by name their ids."""
-        members = self.consensus.replica.members
-        voters = set(members.voters) - set(members.witnesses) - {self.store.id}
-        return {
-            told.replica: told.id for told in self.ways.told()
-            if told.id in voters and not told.stopping and self.up(told.id)
-        }  # fmt: skip
-
-    def _best(self) -> str:
-        """Of those the id of the one that has come furthest; empty if there is none."""
-        others = self.consensus.replica.others
-        able = [id for id in self._able().values() if id in others]
-        return max(able, key=lambda id: others[id].match, default="")
-
-    def _hand_to(self, id: str) -> None:
-        if self.consensus.replica.leads:
-            self.consensus.replica.transfer(id, self.consensus.now())
-            self.consensus.pump()
-
     def transfer(self, to: str) -> str:
         """Let another one lead, when what is under way is durable; its name. Raises MomError."""
-        able = self._able()
-        if to and to not in able:
-            known = ", ".join(able) or "none is"
-            raise MomError(f"{to} is no other replica with rows that is up ({known}): see `mom replica status`")
-        id = able[to] if to else self._best()
-        if not id:
-            raise MomError(f"no other replica of {self.name} is up: see `mom replica status`")
+        id = self.handover.chosen(to)
         node = self.node
         assert node is not None, "no server runs here"
         self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id)))
@@ -226,15 +203,7 @@ class ReplicatedNode:
     async def _leave(self, node: Node, id: str) -> None:
         await node.leave()
         if self.node is node and not node.driver.dead:
-            self._hand_to(id)
-
-    def _parted(self) -> bool:
-        """Nobody needs us for what is under way: a leader that stops, too, for its last batch."""
-        replica = self.consensus.replica
-        if replica.role == LEADER:
-            return not replica.target
-        leader = next((told for told in self.ways.told() if told.id == replica.leader), None)
-        return leader is None or not leader.stopping or not self.ways.ways[leader.replica].up
+            self.handover.begin(id)
 
     async def _look_until(self, condition: Callable[[], bool], seconds: float = PART_S) -> None:
         for _ in range(int(seconds / LOOK_S)):
@@ -448,35 +417,3 @@ class ReplicatedNode:
     @property
     def watched(self) -> tuple[Running, Committing, Log]:
         return Watched(self), Watched(self), self.log
-
-
-class Watched:
-    """What the watchdog sees: the server, while it is here."""
-
-    def __init__(self, on: ReplicatedNode):
-        self.on = on
-
-    def _engine(self, what: str) -> Any:
-        node = self.on.node
-        return getattr(node.server.engine, what) if node is not None else 0
-
-    @property
-    def running(self) -> str:
-        return self._engine("running") or ""
-
-    @property
-    def reactions(self) -> int:
-        return int(self._engine("reactions"))
-
-    @property
-    def failures(self) -> int:
-        return int(self._engine("failures"))
-
-    @property
-    def parked(self) -> int:
-        return int(self._engine("parked"))
-
-    @property
-    def committing(self) -> int:
-        node = self.on.node
-        return node.driver.committing if node is not None else 0
