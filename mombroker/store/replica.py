@@ -66,6 +66,7 @@ class ReplicaStore(SqliteStore):
         *, keeps: bool = True, id: str = "", first: Meta | None = None,
     ):  # fmt: skip
         super().__init__(path, topology, server, first=first)
+        self.db.conn.execute("PRAGMA secure_delete = FAST").fetchall()  # entries that are cut are not written once more
         self.keeps = keeps
         self._ready: Ready | None = None  # that is staged
         self._snapshot: Snapshot | None = None
