@@ -16,11 +16,16 @@ EARLY = 4_096  # bytes of a frame before the connection is open
 MAX_FRAME = 65_536  # then
 
 
-# Dispositions by which a receiver settles what it has accepted, around their numbers: Qpid JMS says the one twice.
-_ACCEPTS = (
-    (b"\x00\x53\x15\xc0\x0d\x05\x41\x70", b"\x40\x41\x00\x53\x24\x45"),
-    (b"\x00\x53\x15\xc0\x11\x05\x41\x70", b"\x70", b"\x41\x00\x53\x24\x45"),
-)
+# Dispositions by which a receiver settles what it has accepted, around their numbers of one byte or four; Qpid JMS says
+# the one twice.
+_ACCEPTS = [
+    (width, written)
+    for width, code, short, long in ((1, b"\x52", b"\x0a", b"\x0b"), (4, b"\x70", b"\x0d", b"\x11"))
+    for written in (
+        (b"\x00\x53\x15\xc0" + short + b"\x05\x41" + code, b"\x40\x41\x00\x53\x24\x45"),
+        (b"\x00\x53\x15\xc0" + long + b"\x05\x41" + code, code, b"\x41\x00\x53\x24\x45"),
+    )
+]
 
 
 class Frame(NamedTuple):
@@ -87,21 +92,21 @@ class Parser:
     def accepted(self, one: Frame) -> list[int]:
         """Take the dispositions that follow one, if it and these settle a delivery each, as accepted: their numbers."""
         body, numbers = one.body, list[int]()
-        for written in _ACCEPTS:
-            if body == body[8:12].join(written):
-                parts, at, data = _written(written, one.channel), self._at, self._data
-                size = HEADER + len(body)
-                while data.startswith((number := data[at + 16 : at + 20]).join(parts), at):
+        for width, written in _ACCEPTS:
+            if body == body[8 : 8 + width].join(written):
+                parts, at, data = _written(written, width, one.channel), self._at, self._data
+                size, end = HEADER + len(body), 16 + width
+                while data.startswith((number := data[at + 16 : at + end]).join(parts), at):
                     numbers.append(int.from_bytes(number, "big"))
                     at += size
                 self._at = at
         return numbers
 
 
-def _written(body: tuple[bytes, ...], channel: int) -> list[bytes]:
-    """The parts of a frame between its numbers, each of four bytes."""
+def _written(body: tuple[bytes, ...], width: int, channel: int) -> list[bytes]:
+    """The parts of a frame between its numbers, each of so many bytes."""
     first, *others = body
-    size = HEADER + len(first) + sum(4 + len(other) for other in others)
+    size = HEADER + len(first) + sum(width + len(other) for other in others)
     return [size.to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + first, *others]
 
 

@@ -87,7 +87,7 @@ class Outgoing:
     __slots__ = (
         "name", "handle", "sub", "source", "settled", "credit", "count", "granted", "unsettled", "pending", "durable",
         "made", "attached", "draining", "drained", "flow_said", "head",
-        "end", "size", "common",
+        "end", "common",
     )  # fmt: skip
 
     def __init__(self, name: str, handle: int, sub: str, source: Terminus, settled: bool, channel: int):
@@ -101,7 +101,6 @@ class Outgoing:
         start = bytes((0x00, 0x53, 0x14, 0xC0, len(told) + 14, 5))
         self.head = b"\x02\x00" + channel.to_bytes(2, "big") + start + told + b"\x70"
         self.end = b"\x43" + codec.boolean(settled)
-        self.size = 4 + len(self.head) + 10 + len(self.end)  # of a frame without a message
 
     def flow(self, count: int, credit: int) -> None:
         """What the client takes, and what it had been given when it said so."""
@@ -120,9 +119,9 @@ class Outgoing:
         self.credit -= 1
         self.count = (self.count + 1) % SPACE
         id = delivery_id.to_bytes(4, "big")
-        size = self.size + sum(map(len, parts))
-        if size <= most:
-            return b"".join((size.to_bytes(4, "big"), self.head, id, b"\xa0\x04", id, self.end, *parts))
+        data = b"".join((self.head, id, b"\xa0\x04", id, self.end, *parts))
+        if len(data) + 4 <= most:
+            return (len(data) + 4).to_bytes(4, "big") + data
         return self._several(id, b"".join(parts), most)
 
     def _several(self, id: bytes, payload: bytes, most: int) -> list[bytes]:

@@ -125,19 +125,20 @@ def parts(delivery: Delivery, now: Callable[[], int], known: Starts) -> Parts:
     return head, kept, rest or b"\x00\x53\x77\x40"
 
 
-# The section of a body by its kind, up to the code of a short one, and of a long one.
+# The section of a body by its kind: all before a body of so many bytes, and up to the length of a long one.
 _SIZED = {
-    AS_DATA: (b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"),
-    AS_TEXT: (b"\x00\x53\x77\xa1", b"\x00\x53\x77\xb1"),
-    AS_BINARY: (b"\x00\x53\x77\xa0", b"\x00\x53\x77\xb0"),
-}
+    kind: ([code + bytes((short, size)) for size in range(256)], code + bytes((short + 16,)))
+    for kind, code, short in (
+        (AS_DATA, b"\x00\x53\x75", 0xA0), (AS_TEXT, b"\x00\x53\x77", 0xA1), (AS_BINARY, b"\x00\x53\x77", 0xA0),
+    )
+}  # fmt: skip
 
 
 def _sized(kind: bytes, body: bytes) -> bytes:
     """What stands before a body."""
     short, long = _SIZED[kind]
     size = len(body)
-    return b"%b%c" % (short, size) if size < 256 else long + size.to_bytes(4, "big")
+    return short[size] if size < 256 else long + size.to_bytes(4, "big")
 
 
 def _annotated(kept: bytes, message: ClientMessage) -> bytes:

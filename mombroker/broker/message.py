@@ -52,11 +52,11 @@ class Alike:
         made.alike = self
         return made
 
-    def packed(self, message: ClientMessage) -> tuple[bytes, bytes]:
-        """The fields of one of them before the body, and those behind it."""
+    def packed(self, message: ClientMessage) -> tuple[bytes, ...]:
+        """The fields of one of them before the body, in parts, and at last those behind it."""
         if self.own:
             before, between, behind_form, behind = self._parts
-            return b"".join((before, pack(message.message), between, pack(message.form), behind_form)), behind
+            return before, pack(message.message), between, pack(message.form), behind_form, behind
         if self._packed is None:
             self._packed = b"".join(map(pack, self._before)), b"".join(map(pack, self._behind))
         return self._packed
@@ -123,8 +123,8 @@ class ClientMessage(Note):
     def pack(self) -> bytes:
         if self.alike is None:
             return Note.pack(self)
-        before, behind = self.alike.packed(self)
-        return b"".join((WIRE, before, pack(self.body), behind))
+        *before, behind = self.alike.packed(self)
+        return b"".join((WIRE, *before, pack(self.body), behind))
 
     def copy(self) -> ClientMessage:
         return ClientMessage(*self.values())

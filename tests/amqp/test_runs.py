@@ -136,7 +136,7 @@ def settling(number, how):
     return frame(settle(number, last, outcome, settled=how != "open"))
 
 
-@given(st.lists(st.tuples(st.integers(250, 330), STATES), max_size=40), st.lists(st.integers(1, 90), max_size=20))
+@given(st.lists(st.tuples(st.integers(230, 330), STATES), max_size=40), st.lists(st.integers(1, 90), max_size=20))
 @settings(max_examples=150)
 def test_deliveries_settled_one_by_one_are_settled_alike_however_that_comes(said, cuts):
     data, told = b"".join(settling(*each) for each in said), []
