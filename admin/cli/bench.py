@@ -314,7 +314,7 @@ def orderings(
 
 @bench.command()
 @click.option("--ordering", "names", default="matrix,abcast", show_default=True, help="Back ends, with commas between.")
-@click.option("--members", type=click.IntRange(2), default=5, show_default=True, help="Servers, each a process.")
+@click.option("--members", type=click.IntRange(4), default=5, show_default=True, help="Servers, each a process.")
 @click.option("--seconds", type=click.FloatRange(1), default=6.0, show_default=True, help="Of each round.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds over all back ends.")
 @folder_option
