@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, replicas, catchup, chaos, failover.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, replicas, catchup, chaos, failover.
 
-    Without a command all but `domain` and the last four run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but `domain` and the last five run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -336,6 +336,33 @@ def domain(
 
     with Bar("rounds") as bar:
         rows = bench_domain.measure(names.split(","), members, seconds, rounds, folder, bar.at)
+    show(rows, output, columns)
+
+
+@bench.command()
+@click.option(
+    "--messages", type=click.IntRange(1), default=20_000, show_default=True, help="To each topic, each round."
+)
+@click.option("--window", type=click.IntRange(1), default=2_000, show_default=True, help="Without a receipt at a time.")
+@click.option("--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a body.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over both topics.")
+@folder_option
+@output_options
+def order(messages: int, window: int, size: int, rounds: int, folder: Path | None, output: str, columns: str) -> None:
+    """What total order costs: a publisher's pipeline to a topic in total order, beside that to a plain one.
+
+    Of three servers the publisher is at the first, the home of the topic is the second, and the reader is at the third.
+    of_plain is the rate as a part of that to the plain topic.
+
+    \b
+    Example:
+      mom bench order
+      mom bench order --window 200 --messages 5000
+    """
+    from mombroker.admin.bench import order
+
+    with Bar("rounds") as bar:
+        rows = order.measure(messages, window, size, rounds, folder, bar.at)
     show(rows, output, columns)
 
 

@@ -320,6 +320,12 @@ def test_growth_runs_each_curve_at_each_size(tmp_path):
     assert [row["times"] for row in rows[::2]] == [1.0] * 4
 
 
+def test_order_measures_both_topics(tmp_path):
+    rows = rows_of("order", "--messages", 300, "--rounds", 1, "--window", 50, "--folder", tmp_path)
+    assert [row["order"] for row in rows] == ["causal", "total"] and rows[0]["of_plain"] == 1
+    assert all(row["msg_per_s"] > 0 and row["receipt_p50_ms"] > 0 and row["f_ms"] > 0 for row in rows)
+
+
 def test_brokers_are_named_by_their_urls_and_processes():
     assert stompload.broker("stomp://ann:a%40b@host:1") == stompload.Broker("host", 1, "ann", "a@b")
     assert stompload.broker("host") == stompload.Broker("host", 61613)
