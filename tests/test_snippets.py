@@ -314,3 +314,52 @@ def test_the_desk_that_is_shown_sells_what_is_ordered(monkeypatch):
     (kept,) = archive.got
     assert kept.body == b"tea" and properties.read(kept.message.properties) == {"count": 2}
     assert kept.message.priority == 2 and b.queue("queue:orders").describe()["ready"] == 2
+
+
+def shown_module(monkeypatch, name, words):
+    """A block of docs/groups.md, as a module that agents can be made of."""
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(fenced("docs/groups.md", "python", words), module.__dict__)
+    return module
+
+
+def test_the_eldest_member_is_in_charge(monkeypatch):
+    """docs/groups.md"""
+    made = shown_module(monkeypatch, "shown_guard", "class Guard")
+    bus = Kit({f"{server}/guard-{server}": made.Guard for server in "abc"}, seed=1, crashes=3)
+    chiefs = {bus.state(f"guard-{server}")["chief"] for server in "abc"}
+    (chief,) = chiefs
+    bus.send(chief, made.Resign())
+    bus.settle()
+    left = [server for server in "abc" if chief != f"{server}/guard-{server}"]
+    (after,) = {bus.state(f"guard-{server}")["chief"] for server in left}
+    assert after in [f"{server}/guard-{server}" for server in left] and bus.state(after)["watches"]
+    bus.check()
+
+
+def test_the_first_claim_is_the_same_at_all_members(monkeypatch):
+    """docs/groups.md"""
+    made = shown_module(monkeypatch, "shown_buyer", "class Buyer")
+    bus = Kit({f"{server}/buyer-{server}": made.Buyer for server in "abc"}, seed=2, crashes=3)
+    for lot in range(5):
+        for server in "abc":
+            bus.send(f"buyer-{server}", made.Want(f"lot {lot}"), server=server)
+    bus.settle()
+    owners = [bus.state(f"buyer-{server}")["owner"] for server in "abc"]
+    assert len(owners[0]) == 5 and owners[0] == owners[1] == owners[2]
+    bus.check()
+
+
+def test_all_charts_have_one_history(monkeypatch):
+    """docs/groups.md"""
+    made = shown_module(monkeypatch, "shown_chart", "class Chart")
+    agents = {f"{server}/feed-{server}": made.Feed for server in "ab"}
+    agents |= {f"{server}/chart-{server}": made.Chart for server in "abc"}
+    bus = Kit(agents, seed=3, crashes=3, policies=[{"match": "topic:prices", "order": "total"}])
+    for price in range(10):
+        bus.send(f"feed-{'ab'[price % 2]}", made.Quote(price), server="c")
+    bus.settle()
+    histories = [bus.state(f"chart-{server}")["history"] for server in "abc"]
+    assert sorted(histories[0]) == list(range(10)) and histories[0] == histories[1] == histories[2]
+    bus.check()
