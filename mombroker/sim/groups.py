@@ -334,8 +334,8 @@ def causal(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
             elif kind == "d":
                 events.append(("deliver", id, f"of {uid} to {id}" if passed else uid))
     verdict = check(events)
-    # What is lost has forgotten its sends; what was lost on its way, and is made anew, comes behind what is younger.
-    for what in ("duplicates",) if lost else ("violations", "duplicates", "unsent"):
+    # What is lost has forgotten its sends.
+    for what in ("violations", "duplicates") if lost else ("violations", "duplicates", "unsent"):
         if found := getattr(verdict, what):
             yield f"{len(found)} {what} among casts and what else is sent, as {found[0]}"
 
