@@ -6,6 +6,8 @@ from typing import Any
 
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.members import Members
+from mombroker.broker.groups.outbox import Outboxes
+from mombroker.broker.shapes import LAST
 from mombroker.core.groups.home import Home
 from mombroker.core.groups.member import Member
 
@@ -45,12 +47,36 @@ def patient(members: Members, message: Any) -> None:
     """Members wait for each other's states, whoever waits already."""
 
 
+def unnumbered(placed: Any) -> Any:
+    """The home's word that something has its place stands for whatever was asked for first."""
+    return lambda outboxes, agent, number: placed(outboxes, agent, LAST)
+
+
+def without_copies(member: Member, view: Any) -> dict[str, int]:
+    """A view begins without those casts of the view before that others have."""
+    return {}
+
+
+def not_barred(prepare: Any) -> Any:
+    """What comes of a member that is out is delivered on, behind the FLUSH that has counted it."""
+
+    def prepares(member: Member, number: int, out: list[str]) -> Any:
+        told = prepare(member, number, out)
+        member.barred = []
+        return told
+
+    return prepares
+
+
 CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no flush": (Home, "_ask", no_flush),
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
     "no wait for a state": (Deeds, "meets", no_wait_for_state),
     "waits in a circle": (Members, "_gives_up", patient),
+    "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
+    "install without copies": (Member, "cut", without_copies),
+    "not barred": (Member, "prepare", not_barred(Member.prepare)),
 }
 
 

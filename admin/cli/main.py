@@ -28,8 +28,8 @@ COMMANDS = {
     "bench": (
         "bench",
         "bench",
-        "Measure: pingpong, hop, desk, table, commit, recover, orderings, loop, stomp, growth, order, replicas, "
-        "catchup, chaos, failover.",
+        "Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, "
+        "replicas, catchup, chaos, failover.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "completion": (
