@@ -106,9 +106,10 @@ def sim() -> None:
     help=f"{ISIS}: joins, leaves and crashes, in a topology of one domain.",
 )  # fmt: skip
 @click.option(
-    "--rule", type=click.Choice(["all", "structure", "own", "conservative"]), default="all", show_default=True,
+    "--rule", type=click.Choice(["all", "structure", "own", "conservative", "epochs"]), default="all",
+    show_default=True,
     help=f"{ISIS}: what a multicast says of other groups: the vectors of all, of those on circles with its sender's, "
-    "of its sender's; or nothing, and it waits until nothing of them is unstable.",
+    "of its sender's; or nothing, and it waits until nothing of them is unstable, or until all groups are flushed.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that is drawn by chance.")
 @output_options

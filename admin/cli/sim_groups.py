@@ -81,13 +81,15 @@ def _several(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     from mombroker.lab.isis import overlap as lab
     from mombroker.lab.isis.messages import Multicast
-    from mombroker.lab.isis.several import Out
+    from mombroker.lab.isis.several import OWN, Out
 
     places = {name: at for at, name in enumerate(topology.servers)}
     groups = {name: [places[each] for each in domain.members] for name, domain in topology.domains.items()}
+    epochs = settings.rule == "epochs"
     overlap = lab.Overlap(
-        world, network, groups, settings.rule, how=settings.flush, batch=settings.batch, linger=settings.transit
-    )
+        world, network, groups, OWN if epochs else settings.rule, [*groups] if epochs else (), settings.flush,
+        settings.batch, settings.transit,
+    )  # fmt: skip
     fields: dict[str, list[int]] = {name: [] for name in groups}
 
     def look(me: int, out: Out) -> None:
@@ -100,7 +102,7 @@ def _several(
     overlap.observe = look
     lab.play(overlap, settings.sends, settings.total, settings.gap // len(places))
     rows = [
-        _row(name, len(members), 0, overlap.packets[name], fields[name],
+        _row(name, len(members), overlap.memberships[name].view.number - 1, overlap.packets[name], fields[name],
              [ns for gid, ns in overlap.delays if gid == name])
         for name, members in groups.items()
     ]  # fmt: skip

@@ -382,6 +382,8 @@ def test_domains_run_as_process_groups(mom, tmp_path, monkeypatch):
     assert [row["domain"] for row in rows] == ["backbone", "d1", "d2", "d3"] and max(row["fields"] for row in rows) <= 3
     whole = json.loads(mom("sim", "run", "bus.toml", *words[3:]).stdout)
     assert max(row["fields"] for row in whole) > 3
+    flushed = json.loads(mom("sim", "run", "bus.toml", *words[3:], "--rule", "epochs").stdout)
+    assert all(row["views"] and row["flush"] for row in flushed)
     monkeypatch.setattr(group.Group, "faults", lambda self: ["late: it is broken"])
     assert "seed 1: late: it is broken" in mom(*words, code=4).stderr
 
