@@ -65,6 +65,7 @@ from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, Cl
 from mombroker.core.groups.bus import TYPES as MEMBERS
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.names import CREATE
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE
 
@@ -604,8 +605,8 @@ class Sessions(Native):
                 post(agent, message.source, Refuse(note_of(message).consumer, reason))
             elif message.type == End.wire:
                 post(agent, message.source, Ended(note_of(message).number))
-            if message.type == DELETE:
-                return True  # by two operators at once
+            if message.type in (DELETE, CREATE):
+                return True  # by two operators at once; or it is asked for anew
             return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith(KEEPS))
         return kind in TABLES and message.type != Publish.wire
 
