@@ -34,6 +34,7 @@ REPLICATED = ("a", "b", "c")
 LAYOUT = {"north": ("d", "a", "b"), "middle": ("b", "c", "e"), "south": ("e", "f", "g")}
 REPLICAS = 3
 KILL, TRANSFER = "kill", "transfer"
+CALM_S = 4.0
 NEAR_S = 1.0  # from the order to a leader until its receipts cease, at most
 REFUSED = re.compile(r"closed the connection (?:to|from) (?!replica ).*")
 
@@ -70,7 +71,8 @@ def people() -> dict[str, Cast]:
 
 @dataclass(slots=True)
 class FailoverStorm(ClientStorm):
-    """1. A server is struck only when all of its replicas vote, are up, and have come as far as the leader, nearly.
+    """Strikes a server only when all of its replicas vote, are up, and have come as far as the leader, nearly, and its
+    clients have had time to find who leads since the last time.
 
     deeds    what is still to be done
     delete   who is killed loses its disk, too
@@ -104,7 +106,7 @@ class FailoverStorm(ClientStorm):
         return not self.deeds and not self._lost
 
     def _strike(self) -> None:
-        found = [server for server in REPLICATED if server not in self._lost and self._whole(server)]
+        found = [server for server in REPLICATED if self._calmed(server) and self._whole(server)]
         if not (self.deeds and found):
             self._next = time.monotonic() + POLL_S
             return
@@ -114,6 +116,10 @@ class FailoverStorm(ClientStorm):
             self._transfer(server)
         else:
             self._take(server)
+
+    def _calmed(self, server: str) -> bool:
+        last = max((when for name, _, when in self.struck if name == server), default=0.0)
+        return server not in self._lost and time.time() > last + CALM_S
 
     def _whole(self, server: str) -> bool:
         try:
