@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mombroker import __version__
-from mombroker.amqp import performatives
+from mombroker.amqp import performatives, reading
 from mombroker.amqp.codec import FORCED, FRAMING, INVALID, NOT_ALLOWED, AmqpError, Symbol
 from mombroker.amqp.frames import AMQP_FRAME, EMPTY, MAX_FRAME, PLAIN, SASL, SASL_FRAME, Parser, frame
 from mombroker.amqp.performatives import Attach, Begin, Close, Detach, Disposition, End, Flow, Init, Open
@@ -223,7 +223,7 @@ class Connection:
             return False
         if found.kind != SASL_FRAME:
             raise AmqpError("a frame before the login that is none of SASL", FRAMING)
-        said, _ = performatives.decode(found.body)
+        said, _ = reading.decode(found.body)
         if not isinstance(said, Init):
             raise AmqpError("a client begins SASL by sasl-init", FRAMING)
         if said.mechanism not in self.settings.mechanisms():
@@ -273,7 +273,7 @@ class Connection:
             return False
         said = None
         if found.body:
-            said, _ = performatives.decode(found.body)
+            said, _ = reading.decode(found.body)
         if not isinstance(said, Open):
             raise AmqpError("a connection begins with open", NOT_ALLOWED)
         if len(said.container) > MAX_NAME or not said.container.isprintable():
@@ -332,7 +332,7 @@ class Connection:
             raise AmqpError("a frame that is none of AMQP", FRAMING)
         if not found.body:
             return True  # a sign of life
-        said, at = performatives.decode(found.body)
+        said, at = reading.decode(found.body)
         session = self.sessions.get(found.channel)
         kind = type(said)
         if kind is Begin:

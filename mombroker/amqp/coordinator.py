@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mombroker.amqp import performatives
+from mombroker.amqp import performatives, reading
 from mombroker.amqp.codec import INVALID, AmqpError
 from mombroker.amqp.inbound import Inbound
 from mombroker.amqp.outbound import OUTCOMES, Outbound, step
@@ -36,7 +36,7 @@ class Coordinator:
         """A transaction begins or ends."""
         id = transfer.delivery_id or 0
         try:
-            said = performatives.of_coordinator(payload)
+            said = reading.of_coordinator(payload)
             if isinstance(said, Declare):
                 self._declared += 1
                 txn = b"%d" % self._declared

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.amqp import codec, performatives
+from mombroker.amqp import codec, performatives, reading
 from mombroker.amqp.codec import AmqpError, Described, Symbol, any_value, read
 
 SCALARS = (
@@ -75,7 +75,7 @@ def test_a_number_of_more_than_64_bits_is_none():
 def test_a_frame_is_a_performative_or_refused(data, code):
     for body in (data, bytes((0, 0x53, code)) + data, bytes((0, 0x53, code, 0xC0, len(data) + 1, 3)) + data):
         try:
-            performatives.decode(body)
+            reading.decode(body)
         except AmqpError:
             pass
 
@@ -90,4 +90,4 @@ def test_a_frame_is_a_performative_or_refused(data, code):
 )  # fmt: skip
 def test_fields_of_a_wrong_type_are_refused(fields, said):
     with pytest.raises(AmqpError, match=said):
-        performatives.decode(codec.performative(performatives.OPEN, fields))
+        reading.decode(codec.performative(performatives.OPEN, fields))

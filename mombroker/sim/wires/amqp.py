@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from mombroker.amqp import codec, messages, performatives
+from mombroker.amqp import codec, messages, performatives, reading
 from mombroker.amqp.codec import NULL, performative, string
 from mombroker.amqp.connection import Connection, Settings
 from mombroker.amqp.frames import MAX_FRAME, PLAIN, Parser, frame
@@ -163,7 +163,7 @@ class AmqpWire(Wire):
         self.parser.feed(data)
         found = list[Reply]()
         while (one := self.parser.next()) is not None:
-            said, at = performatives.decode(one.body)
+            said, at = reading.decode(one.body)
             if isinstance(said, Transfer):
                 found.append(self._delivery(said, one.body[at:]))
             elif isinstance(said, Attach):
