@@ -52,11 +52,6 @@ def unnumbered(placed: Any) -> Any:
     return lambda outboxes, agent, number: placed(outboxes, agent, LAST)
 
 
-def without_copies(member: Member, view: Any) -> dict[str, int]:
-    """A view begins without those casts of the view before that others have."""
-    return {}
-
-
 def not_barred(prepare: Any) -> Any:
     """What comes of a member that is out is delivered on, behind the FLUSH that has counted it."""
 
@@ -75,7 +70,6 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no wait for a state": (Deeds, "meets", no_wait_for_state),
     "waits in a circle": (Members, "_gives_up", patient),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
-    "install without copies": (Member, "cut", without_copies),
     "not barred": (Member, "prepare", not_barred(Member.prepare)),
 }
 
