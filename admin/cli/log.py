@@ -164,9 +164,10 @@ def audit(file: Path, server: str | None, everything: bool, output: str, columns
 def trace(file: Path, otlp: str | None, target: Path | None) -> None:
     """Give the ways of messages to OpenTelemetry, as traces.
 
-    A message is a trace, each of its ways from a server to the next a span. One that had to wait for its causes has a
-    link to the message that it waited for. Messages that never left their server are left out. Run again, it gives what
-    is there by then; equal messages have equal ids.
+    A message is a trace, each of its ways from a server to the next a span. One whose client has given it a property
+    traceparent is in the trace of that, below that span. One that had to wait for its causes has a link to the message
+    that it waited for. Messages that never left their server are left out. Run again, it gives what is there by then;
+    equal messages have equal ids.
 
     \b
     Example:

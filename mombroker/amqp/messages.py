@@ -23,6 +23,7 @@ from mombroker.broker.commands import Ask, Send
 from mombroker.broker.destinations import AGENT, shown_as
 from mombroker.broker.message import BROKERS_OWN
 from mombroker.core import times
+from mombroker.core.trace import traceparent
 
 HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _NAMES = {
@@ -257,6 +258,7 @@ def send_of(found: Split, head: Head, destination: str, now: Callable[[], int]) 
         command.group = str(group)
         command.group_seq = sequence - (1 << 32) if sequence >= 1 << 31 else sequence
         values |= {GROUP: command.group, GROUP_SEQ: str(command.group_seq)}
+    command.parent = traceparent(values.get("traceparent"))
     command.properties = properties.pack(values)
     _set_body(command, found)
     return command

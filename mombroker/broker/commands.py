@@ -63,6 +63,7 @@ class Send:
     shown     the destination as the client wrote it: what is delivered carries it back
     message   the message id that the client has chosen; empty: the broker chooses
     stamp_user   the message is to say who has logged in on the connection
+    parent    the traceparent among its properties, for the log (core/trace.py)
 
     Of the others ClientMessage tells.
     """
@@ -88,6 +89,7 @@ class Send:
     typed: bool = False
     form: bytes = b""
     stamp_user: bool = False
+    parent: str = ""
 
     @property
     def size(self) -> int:

@@ -13,6 +13,8 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `move`      `agent` has left for the server `peer`, or has come from there (`detail`: left, came); `number`
                       rises from coming to coming of an agent
 `client`    a client has logged in, and `agent` is its session; `detail` has its `user` and `client_id` as JSON
+          `parent`    what its client has said it was doing: a traceparent of W3C, as `detail`; only where it
+                      has, right behind the `send`
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
 `admin`     an operator has asked for a change: `detail` has JSON with `verb`, `args` (of secrets and long texts only
@@ -22,13 +24,14 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
             `detail` names (METERS)
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple
 
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
-    "meter", "client", "move", "admin",
+    "meter", "client", "move", "admin", "parent",
 )  # fmt: skip
 
 METERS = {  # what a process counts
@@ -93,6 +96,30 @@ class Run:
 
 
 Entry = Record | Run  # of the log of one commit
+
+# Version, trace, span and flags; a version that is not known may have more behind these (W3C Trace Context, 3.2).
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_VERSION = "00-"
+
+
+def traceparent(said: object) -> str:
+    """Version, trace, span and flags of what a client says, with `-` between; empty for what is no traceparent."""
+    if not isinstance(said, str) or (found := _TRACEPARENT.match(said)) is None:
+        return ""
+    more = said[found.end() :]
+    return "" if more and (said.startswith(_VERSION) or not more.startswith("-")) else found[0]
+
+
+def parents(log: list[Entry], since: int, source: str, parent: str) -> None:
+    """Say in a log that is open who is the parent of what an agent has sent since then."""
+    found = list[Entry]()
+    for entry in log[since:]:
+        found.append(entry)
+        if isinstance(entry, Record) and entry.kind == "send" and entry.agent == source:
+            found.append(DEFAULTS._replace(
+                kind="parent", origin=entry.origin, number=entry.number, agent=source, done=entry.done, detail=parent
+            ))  # fmt: skip
+    log[since:] = found
 
 
 def records(log: Iterable[Entry]) -> list[Record]:

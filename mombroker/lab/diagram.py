@@ -86,6 +86,7 @@ class Story:
     processes: Sequence[str]
     arrows: list[Arrow]
     marks: list[Mark] = field(default_factory=list)
+    parents: Mapping[str, str] = field(default_factory=dict)  # by message: what its client did, as a traceparent
 
     def around(self, message: str, most: int = MOST) -> "Story":
         """A message, where it waited for others first, its other ways, what waited for it, then what is near in time;
@@ -214,7 +215,7 @@ def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collec
             noted.take(server, record)
     arrows = noted.arrows()
     senders = (arrow.frm for arrow in arrows)  # some have no log, and some are no longer in the topology
-    return Story([*dict.fromkeys([*logs, *topology.servers, *senders])], arrows)
+    return Story([*dict.fromkeys([*logs, *topology.servers, *senders])], arrows, parents=noted.parents)
 
 
 class _Noted:
@@ -228,6 +229,7 @@ class _Noted:
         self.into: dict[tuple[str, str], str] = {}  # in the order of coming: in which domain
         self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
         self.first: dict[tuple[str, str], int] = {}  # when it came, of what waited
+        self.parents: dict[str, str] = {}
         self.homes: set[tuple[str, str]] = set()  # it is for agents there
         self.rank: dict[tuple[str, str, str], int] = {}  # (message, from, to): its place among all that were stamped
         self.stamped: dict[tuple[str, str, str], list[str]] = {}  # in `_line`: what has the number 1, 2, ...
@@ -242,6 +244,8 @@ class _Noted:
             for key in dict.fromkeys(self._line(server, into, to) for into, to, _, _ in record.out):
                 if key[2] or kind != "relay":
                     self.stamped.setdefault(key, []).append(message)
+        if kind == "parent":
+            self.parents[message] = record.detail
         if kind in ("send", "forward"):
             self.homes.update((message, agent.partition("/")[0]) for agent in record.dests)
         if kind == "hold" and domain in self.topology.domains:

@@ -12,6 +12,7 @@ from mombroker.broker.commands import MAX_PREFETCH, Send, Subscribe
 from mombroker.broker.names import MAX_NAME
 from mombroker.broker.texts import boolean
 from mombroker.core import times
+from mombroker.core.trace import traceparent
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
 from mombroker.stomp.frames import FrameError
@@ -83,6 +84,11 @@ def _message_id(name: str, text: str) -> str:
     return text
 
 
+def _parent(name: str, text: str) -> str:
+    """Any other text is a property like others."""
+    return traceparent(text)
+
+
 class Option(NamedTuple):
     """A header by which a SEND asks for something.
 
@@ -112,6 +118,7 @@ ROWS = (
     Option("dedup-id", "dedup", _dedup),
     Option("JMSMessageID", "message", _message_id),
     Option("stamp-user", "stamp_user", truth, jms=True),
+    Option("traceparent", "parent", _parent, property=True),
 )
 _READ = {row.name: (row.field, row.read) for row in ROWS if row.field}
 # What `options` looks at: no properties of the message, but for those that also are some.

@@ -60,6 +60,16 @@ def test_messages_with_ids_of_their_own_that_come_together_are_seen_one_by_one()
     assert [(each.id, each.message.message) for each in other.got] == [(f"id-{at}",) * 2 for at in range(9)]
 
 
+def test_an_application_property_traceparent_is_the_parent_of_its_message_alone():
+    parents = [f"00-4bf92f3577b34da6a3ce929d0e0e4736-{at:016x}-01" for at in (1, 2, 2)]
+    b = Broker(THREE)
+    client = b.connect("c").subscribe("s", Q)
+    said = [(APPLICATION, {"traceparent": parent}) for parent in parents] + [(APPLICATION, {"traceparent": 7})]
+    Wired(b).sender("orders").send(*(sections((HEADER, [True]), each, (DATA, b"x")) for each in said))
+    assert [each["detail"] for each in b.records("a") if each["kind"] == "parent"] == parents
+    assert [properties.read(each.message.properties)["traceparent"] for each in client.got] == [*parents, 7]
+
+
 def test_fields_and_properties_of_a_message_are_seen_by_clients_of_stomp_in_their_types():
     said = ["id-1", None, "orders", "order", "answers", "c-7", Symbol("text/plain"), None, None, None, "g", 3]
     application = {"size": 5, "new": True, "rate": 1.5, "raw": b"\1", "none": None, "text": "x"}

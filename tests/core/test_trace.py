@@ -87,6 +87,21 @@ def test_a_record_is_made_by_names_and_a_name_that_is_not_a_field_is_an_error():
         record("send", regoin="north")
 
 
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize("said, taken", [
+    (f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-01"), (f"00-{TRACE}-{SPAN}-00", f"00-{TRACE}-{SPAN}-00"),
+    (f"cc-{TRACE}-{SPAN}-01-more", f"cc-{TRACE}-{SPAN}-01"), (f"cc-{TRACE}-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01"),
+    (f"00-{TRACE}-{SPAN}-01-more", ""), (f"cc-{TRACE}-{SPAN}-01more", ""), (f"ff-{TRACE}-{SPAN}-01", ""),
+    (f"00-{'0' * 32}-{SPAN}-01", ""), (f"00-{TRACE}-{'0' * 16}-01", ""), (f"00-{TRACE.upper()}-{SPAN}-01", ""),
+    (f"00-{TRACE}-{SPAN}-1", ""), (f"00-{TRACE}-{SPAN}", ""), (f"00-{TRACE}{SPAN}-01", ""), ("", ""), (None, ""),
+    (f" 00-{TRACE}-{SPAN}-01", ""), (f"00-{TRACE}-{SPAN}-01\n", ""), (7, ""), (f"00-{TRACE[:-1]}g-{SPAN}-01", ""),
+])  # fmt: skip
+def test_a_traceparent_is_what_w3c_says_and_all_else_is_none(said, taken):
+    assert trace.traceparent(said) == taken
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_log_can_be_off(enabled):
     bus = Bus(topology({"d": "ab"}, {"a/a": "tests.core.sample_agents:Sink"}, log={"enabled": enabled}))

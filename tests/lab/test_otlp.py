@@ -3,6 +3,7 @@
 import json
 import re
 
+from mombroker.core.trace import Record
 from mombroker.lab import diagram, otlp
 from mombroker.lab.diagram import Arrow, Story
 from tests.core.bus import topology
@@ -48,6 +49,24 @@ def test_a_message_is_a_trace_and_what_it_waited_for_a_link():
     origin, send = ways["b#3", "send b#3"]
     assert origin == "b" and held["parentSpanId"] == send["spanId"] and "parentSpanId" not in send
     assert ways["b#4", "b to a"][1]["startTimeUnixNano"] == "950", "nobody has logged when it left"
+
+
+def test_what_its_client_has_done_is_the_parent_of_a_message_and_its_trace_that_of_all_its_ways():
+    logs = logs_of_a_bus()
+    send = next(each for each in logs["a"] if each.kind == "send" and len(each.out) > 1)
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    logs["a"].append(Record("parent", "a", send.number, detail=f"00-{trace}-{span}-01"))
+    found = [each for _, each in spans(otlp.batches(diagram.logged(logs, topology({"x": "abc", "y": "cd"})), "demo"))]
+    mine = [each for each in found if each["attributes"]["messaging.message.id"] == f"a#{send.number}"]
+    others = [each for each in found if each not in mine]
+    (root,) = [each for each in mine if each["name"].startswith("send")]
+    assert root["parentSpanId"] == span and root["spanId"] != span
+    assert {each["traceId"] for each in mine} == {trace} and len(mine) > 2
+    assert {each["parentSpanId"] for each in mine if each is not root} <= {each["spanId"] for each in mine}
+    assert trace not in {each["traceId"] for each in others}
+    traced = Story(RELAY.processes, RELAY.arrows, parents={"a#1": f"00-{trace}-{span}-00"})
+    (held,) = [each for _, each in spans(otlp.batches(traced, "demo")) if each["name"] == "b to c"]
+    assert [link["traceId"] for link in held["links"]] == [trace] != [held["traceId"]]
 
 
 def test_a_bus_with_a_router_has_traces_that_hang_together():

@@ -522,6 +522,15 @@ def test_the_options_of_send(headers, fields):
     assert {name: getattr(command, name) for name in fields} == fields
 
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize("said, parent", [(TRACEPARENT, TRACEPARENT), ("00-x", ""), (TRACEPARENT + " ", ""), ("", "")])
+def test_a_traceparent_is_the_parent_and_a_property_and_no_fault_if_it_is_none(said, parent):
+    command = sent(traceparent=said)
+    assert (command.parent, command.properties) == (parent, pack({"traceparent": said}))
+
+
 @pytest.mark.parametrize("name, value", [
     ("priority", "high"), ("priority", "-1"), ("persistent", "yes"), ("expires", "-5"), ("expires", ""),
     ("expiration", "1s"), ("AMQ_SCHEDULED_DELAY", "x"), ("AMQ_SCHEDULED_TIME", "-1"),

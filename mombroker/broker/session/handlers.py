@@ -49,7 +49,7 @@ from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.wire import NOTHING
-from mombroker.core import times
+from mombroker.core import times, trace
 from mombroker.core.errors import MomError, UnknownName
 from mombroker.core.groups.bus import PLACE as PLACE_IT
 from mombroker.core.groups.bus import PUT, SEND
@@ -105,6 +105,9 @@ class Handlers:
         }  # fmt: skip
 
     def _send(self, session: Session, command: Send) -> None:
+        if command.parent:
+            self._send_traced(session, command)
+            return
         destination = command.destination
         if session.guard is not None:
             self._may_send(session, destination)
@@ -127,6 +130,12 @@ class Handlers:
             return
         if command.receipt is not None:
             session.reply(Receipt(command.receipt))
+
+    def _send_traced(self, session: Session, command: Send) -> None:
+        log = self.tx.rows.log
+        begin = len(log)
+        self._send(session, replace(command, parent=""))
+        trace.parents(log, begin, session.id, command.parent)
 
     def _send_run(self, session: Session, run: SendRun) -> None:
         """In one piece, if nothing that may happen to one of them concerns the others; else one by one."""
@@ -205,6 +214,8 @@ class Handlers:
         """Where a run is to go if all of it can, at once: a queue that is here, the id of one on another server, empty
         for a topic. None: it cannot."""
         destination, count = run.destination, len(run.bodies)
+        if run.model.parent:
+            return None
         if destination.startswith("topic:"):
             policy = self.policies.of(destination)
             there = policy.create and (not policy.order or name_of(destination) in self.known)
@@ -232,11 +243,18 @@ class Handlers:
         self._askable(session, command)
         self._pace(session, 1)
         try:
-            self.natives.send(self._question(session, command))
+            self._put_question(self._question(session, command), command.parent)
         except MomError as error:
             if not refusal(self.natives, self.service, command, error):
                 raise
         self._done(session, command)
+
+    def _put_question(self, message: Message, parent: str) -> None:
+        log = self.tx.rows.log
+        begin = len(log)
+        self.natives.send(message)
+        if parent:
+            trace.parents(log, begin, message.source, parent)
 
     def _askable(self, session: Session, command: Ask) -> None:
         """It may be asked and has room, and its answer a place."""
@@ -375,15 +393,19 @@ class Handlers:
         if any(self.topics.order.total(message.destination) for _, message in sends):
             self._transact_in_turn(session, command, going, questions)
             return
+        log = self.tx.rows.log
         for each in command.commands:
             if isinstance(each, Ask):
-                self.natives.send(questions.popleft())
+                self._put_question(questions.popleft(), each.parent)
             elif isinstance(each, Send):
                 where, message = next(going)
+                begin = len(log)
                 if where:
                     self.natives.post(session.id, where, message)
                 else:
                     self.topics.publish(message, session.id)
+                if each.parent:
+                    trace.parents(log, begin, session.id, each.parent)
             elif each.tag in deliveries.tags:  # unless an earlier one has settled it too
                 deliveries.settle(each)
         self._done(session, command)

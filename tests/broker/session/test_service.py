@@ -10,11 +10,13 @@ import pytest
 from mombroker.broker.commands import (
     MODIFIED,
     REJECTED,
+    Ask,
     Delivery,
     Disconnect,
     Disposition,
     Receipt,
     Send,
+    SendRun,
     Subscribe,
     Sync,
     Transact,
@@ -22,7 +24,7 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.native import Native
 from mombroker.broker.properties import pack
-from mombroker.broker.protocol import Consume
+from mombroker.broker.protocol import ASK, Consume
 from mombroker.broker.session.service import SHARE
 from mombroker.broker.session.session import Session
 from mombroker.core.events import ClientCommands, ClientWrote
@@ -47,7 +49,7 @@ def session_of(b: Broker, client: Client) -> Session:
     return b.servers[client.server].clients.sessions[client.conn]
 
 
-@pytest.mark.parametrize(("name", "value"), others(Send, "destination", "receipt").items())
+@pytest.mark.parametrize(("name", "value"), others(Send, "destination", "receipt", "parent").items())
 def test_each_option_of_a_send_reaches_its_destination(name, value):
     b = Broker()
     session, handlers = session_of(b, b.connect()), b.servers["a"].clients.commands
@@ -86,6 +88,58 @@ def test_a_message_of_somebody_who_has_not_logged_in_says_nobody():
     session_of(b, client).user = ""
     client.send(Q, "1", stamp_user=True)
     assert client.got[0].message.annotations == {}
+
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def sent(b: Broker, server: str = "a") -> list[str]:
+    """Of what clients have sent, as the log of their server tells: its parent, or nothing."""
+    found: list[str] = []
+    last = None
+    for each in b.records(server):
+        if each["kind"] == "parent":
+            assert last == (each["origin"], each["number"], each["agent"]), "it stands behind its send"
+            found[-1] = each["detail"]
+        elif each["kind"] == "send" and (
+            each["detail"] == ASK
+            or (each["detail"] in ("q.put", "t.publish") and each["agent"].startswith(f"{server}/conn:"))
+        ):
+            found.append("")
+        last = each["origin"], each["number"], each["agent"]
+    return found
+
+
+def test_the_log_tells_the_parent_of_what_a_client_sends_if_it_has_given_one():
+    """To a queue here and on another server, to a topic, an agent, in a row and in a transaction; of nothing else."""
+    b = Broker(topology({"x": "ab", "y": "bc"}, {"c/clerk": "tests.core.sample_agents:Clerk"}))
+    b.connect("c").subscribe("s", "queue:there").subscribe("t", "topic:t")
+    client = b.connect("a").subscribe("s", Q)
+    assert (b.queue(Q).id, b.queue("queue:there").id) == ("a/queue:in", "c/queue:there")
+    traced = replace(send(Q, "x"), parent=PARENT)
+    there, topic = replace(traced, destination="queue:there"), replace(traced, destination="topic:t")
+    asked = Ask("agent:clerk", b'{"what": "hat"}', type="tests.core.sample_agents.Count", parent=PARENT)
+    for command, parents in (
+        (send(Q, "plain"), [""]), (traced, [PARENT]), (there, [PARENT]), (topic, [PARENT]),
+        (SendRun(traced, [b"1", b"2"], ["r1", "r2"]), [PARENT, PARENT]), (asked, [PARENT]),
+        (replace(asked, reply_to="/queue/in"), [PARENT]),
+        (Transact([traced, send(Q, "not"), topic, asked]), [PARENT, "", PARENT, PARENT]),
+    ):  # fmt: skip
+        before = len(sent(b))
+        client.do(command)
+        assert sent(b)[before:] == parents, command
+    got = [each.body.decode() for each in client.got if each.message.kind != "json"]
+    assert got == ["plain", "x", "1", "2", "x", "not"]
+    assert not any(sent(b, "c"))
+
+
+def test_a_message_with_a_parent_waits_for_room_like_others():
+    b = Broker()
+    b.ask("a", "set_policy", match=Q, values={"max_messages": 1})
+    client = b.connect().send(Q, "1").send(Q, "2", parent=PARENT)
+    assert sent(b) == [""] and client.open
+    b.connect().subscribe("s", Q)
+    assert sent(b) == ["", PARENT]
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
