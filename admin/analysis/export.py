@@ -70,7 +70,7 @@ def export(
             f"another folder, {target / 'exported'} for example"
         )
     with _alone(target):
-        files.tidy(target, files.SPARE_SECONDS)
+        files.tidy(target)
         marks, done = files.marks(files.every(target)), 0
         for server, store in stores.items():
             try:
@@ -178,7 +178,7 @@ def _join_last(target: Path, log: tuple[str, str]) -> None:
             break
         run.insert(0, file)
     if len(run) >= JOINED and not any(map(_newer, run)):
-        _join(target, run, keep=True)
+        _join(target, run)
 
 
 def _written(target: Path, server: str, incarnation: str, mark: int) -> int:
@@ -254,18 +254,21 @@ class Compacted(NamedTuple):
     after: int
 
 
-def compact(target: Path) -> Iterator[Compacted]:
+def compact(target: Path, spare_seconds: float = files.SPARE_SECONDS) -> Iterator[Compacted]:
     """Join the files of each day that is over: one that the same store has later records than.
 
-    Who reads at the same time sees each record once if he reads by `files.chosen`, as all of this package does.
+    1. A joined file is whole and on disk, under its name, before the first of its parts goes.
+    2. Its parts stay for `spare_seconds`: whoever had chosen them by then reads them to their end, and each record
+       once, as who chooses later does (`files.cover`). The first export or compaction after that removes them.
+    3. So at any moment, also that of a kill -9, each record is in the files that `files.chosen` gives, once.
     """
     if not files.is_export(target):
         raise MomError(
             f"there are no exported records in {target}; name the folder that `mom log export --to` wrote to"
         )
     with _alone(target):
-        files.tidy(target)
-        found = files.every(target)
+        files.tidy(target, spare_seconds)
+        found = files.cover(files.every(target))[0]
         for log in {file.log for file in found}:
             files.note(target, log)
         newest = {log: max(file.day for file in each) for log, each in groupby(found, key=lambda file: file.log)}
@@ -275,6 +278,7 @@ def compact(target: Path) -> Iterator[Compacted]:
             after = [_join(target, run) for run in _runs(before)]
             if len(after) < len(before):
                 yield Compacted(server, day, sum(file.records for file in before), len(before), len(after))
+        files.tidy(target, spare_seconds)
 
 
 def _runs(parts: list[files.File]) -> Iterator[list[files.File]]:
@@ -298,7 +302,8 @@ def _newer(file: files.File) -> bool:
         return int((part.schema_arrow.metadata or {}).get(schema.VERSION_KEY, 0)) > schema.VERSION
 
 
-def _join(target: Path, run: list[files.File], keep: bool = False) -> files.File:
+def _join(target: Path, run: list[files.File]) -> files.File:
+    """What these hold, in one file beside them."""
     first, last = run[0], run[-1]
     if len(run) == 1:
         return first
@@ -311,8 +316,6 @@ def _join(target: Path, run: list[files.File], keep: bool = False) -> files.File
         draft.close(last.hi)
     finally:
         draft.abandon()
-    for file in run if not keep else ():
-        file.path.unlink()
     return files.place(target, *first.log, first.lo, last.hi, first.day)
 
 

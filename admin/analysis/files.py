@@ -67,7 +67,18 @@ def is_export(target: Path) -> bool:
 
 
 def every(target: Path, server: str = "*") -> list[File]:
-    """All files that are whole, or those of a server, in order of server, store and records."""
+    """All files that are whole, or those of a server, in order of server, store and records.
+
+    A listing sees some of what comes and goes while it is made, and so perhaps neither a joined file nor its parts, or
+    a file and none of before it. Two that are equal have what was there between them.
+    """
+    found, before = _listed(target, server), None
+    while found != before:
+        found, before = _listed(target, server), found
+    return found
+
+
+def _listed(target: Path, server: str) -> list[File]:
     found = [named(path) for path in target.glob(f"day=*/server={server}/*.parquet")]
     return sorted(file for file in found if file)
 
@@ -290,7 +301,7 @@ def publish(draft: Path, file: File) -> None:
     folder.sync(file.path.parent)
 
 
-def tidy(target: Path, spare_seconds: float = 0.0) -> None:
+def tidy(target: Path, spare_seconds: float = SPARE_SECONDS) -> None:
     """Remove what a run that was cut off has left, and the parts of files that were joined so long ago."""
     for path in [*target.glob(f"day=*/server=*/.*{DRAFT}"), *target.glob(f"{KNOWN}/.*{DRAFT}")]:
         path.unlink()
@@ -298,4 +309,5 @@ def tidy(target: Path, spare_seconds: float = 0.0) -> None:
     for file in spare:
         joined = next(each for each in chosen if each.log == file.log and each.lo <= file.lo and file.hi <= each.hi)
         if time.time() - joined.path.stat().st_mtime >= spare_seconds:
+            folder.sync(joined.path.parent)  # who gave it its name may have died before
             file.path.unlink()

@@ -181,8 +181,8 @@ def session(master: str = "", memory: str = "1g", records: int = 0, **settings: 
 
     `master` is as Spark takes it; without it that of `spark-submit`, or this machine with all its cores. `memory` is
     that of the driver, which on local[*] does all the work. `records`, if known, are those of the log that it is for.
-    `settings` are more of Spark's, with _ for the dots: where a session runs already they are all that changes in it,
-    since what the analysis finds depends on none of our own.
+    `settings` are more of Spark's, by their names, or with _ for all dots: where a session runs already they are all
+    that changes in it, since what the analysis finds depends on none of our own.
     Raises SparkMissing, JavaNotFound, MomError where Spark does not start.
     """
     if not MASTERS.match(master):
@@ -202,7 +202,7 @@ def session(master: str = "", memory: str = "1g", records: int = 0, **settings: 
     for name in TELL_TWICE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     builder = SparkSession.builder
-    own = {key.replace("_", "."): str(value) for key, value in settings.items()}
+    own = _named(settings)
     conf = {}
     if SparkSession.getActiveSession() is None:
         conf = _always()
@@ -232,10 +232,7 @@ def _connected(master: str, settings: dict[str, object]) -> "SparkSession":
 
     try:
         builder = SparkSession.builder.remote(master)
-        for name, value in {
-            **_always(),
-            **{key.replace("_", "."): str(each) for key, each in settings.items()},
-        }.items():
+        for name, value in {**_always(), **_named(settings)}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         source.register(spark)
@@ -246,6 +243,10 @@ def _connected(master: str, settings: dict[str, object]) -> "SparkSession":
     except PySparkException as error:
         raise MomError(f"{master} does not answer: {cause(error)}") from None
     return spark
+
+
+def _named(settings: dict[str, object]) -> dict[str, str]:
+    return {key if "." in key else key.replace("_", "."): str(value) for key, value in settings.items()}
 
 
 def errors() -> tuple[type[Exception], ...]:

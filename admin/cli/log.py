@@ -321,20 +321,24 @@ def _register(topology: "Topology | None", server: str, data: Path, mark: int) -
 
 @log.command()
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--now", is_flag=True, help="Remove the files that were joined at once: nobody reads the export.")
 @output_options
-def compact(target: Path, output: str, columns: str) -> None:
+def compact(target: Path, now: bool, output: str, columns: str) -> None:
     """Join the small files of an export.
 
     Those of each server and day that is over become one file. An export joins its last files itself as it goes on, but
-    leaves some dozens a day.
+    leaves some dozens a day. The files that were joined stay for an hour, for those who read them, and go with the
+    next export or compaction after that.
 
     \b
     Example:
       mom log compact exported
     """
+    from mombroker.admin.analysis import files
+
     rows = []
     with Bar("days") as bar:
-        for done in extra("analysis.export").compact(target):
+        for done in extra("analysis.export").compact(target, 0.0 if now else files.SPARE_SECONDS):
             rows.append(done._asdict())
             bar.at(len(rows))
     show(rows, output, columns)

@@ -154,8 +154,10 @@ def test_a_session_that_runs_keeps_its_settings(spark):
             spark.conf.set(name, text)
         assert session.session() is spark
         assert {name: spark.conf.get(name) for name in theirs} == theirs
-        session.session(spark_sql_shuffle_partitions=5)
+        session.session(spark_sql_shuffle_partitions=5, **{"spark.sql.catalog.an_own": "its"})
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"  # what is asked for is set
+        assert spark.conf.get("spark.sql.catalog.an_own") == "its"
+        spark.conf.unset("spark.sql.catalog.an_own")
     finally:
         for name, text in before.items():
             spark.conf.set(name, text)
