@@ -24,7 +24,7 @@ def test_files_come_with_a_policy_that_lets_them_ask_nobody_else(path):
 
 
 def test_what_the_pages_ask_is_there_to_be_asked():
-    text = static.files()["/pages.js"].body.decode()
+    text = "".join(each.body.decode() for path, each in static.files().items() if path.endswith(".js"))
     for word, verbs, least in (("ask", api.VERBS, 15), ("change", api.CHANGES, 7)):
         asked = re.findall(rf'\b{word}\("(\w+)"(?:, \{{(.*?)\}})?', text)
         assert len(asked) >= least and {verb for verb, _ in asked} <= set(verbs)
@@ -99,6 +99,48 @@ def test_a_server_with_replicas_shows_how_far_they_are(page):
     page.show("queues")
     text = page.show("overview")
     assert "a-1\tleader\tup\t0" in text and "a-2\tfollower\tdown\t1,234" in text, text
+
+
+HELD = """{
+    const real = fetch, cause = (server, sequence, up) => ({server, sequence, up, last_seen: up ? 5 : 0});
+    window.fetch = async (url, ...more) => {
+        const found = await real(url, ...more);
+        if (!/^api.(status|why)[?]/.test(url)) return found;
+        const told = await found.json();
+        if (told.waits) told.waits = [
+            {kind: "held", message: "b#7", domain: "d", from: "b",
+             waits_for: [cause("c", 5, false), cause("b", 3, true)]},
+            {kind: "held", message: "c#4", domain: "d", from: "c", waits_for: [cause("c", 2, false)]},
+            {kind: "link", peer: "c", domain: "d", packets: 3, last_seen: 0, trouble: "refused"},
+            {kind: "retry", agent: "a/clerk", message: "a#9", attempts: 2, until: told.now, behind: 0},
+        ];
+        else told.peers.push({peer: "c", domain: "d", state: "down", reason: "no route to c", last_seen: 0});
+        return new Response(JSON.stringify(told), {headers: {"content-type": "application/json"}});
+    };
+}"""
+
+
+def test_the_cause_of_a_hold_is_clicked_through_to_its_end(page):
+    """From a message to what it waits for, which is held itself, and from that to the server whose link is down."""
+    page.js(HELD)
+    assert "#5 from c, not seen since our start; #3 from b, connected" in page.show("waits")
+    page.js("[...document.querySelectorAll('#content a')].find((each) => each.textContent === 'b#7').click()")
+    page.until(f"location.hash === '#/waits/b%237' && {READY}")
+    ends = page.js("[...document.querySelectorAll('.chain .end')].map((each) => each.textContent)")
+    assert "The link to c is down: no route to c; not seen since our start." in ends
+    assert any(each.startswith("The link to b is up: what is missing is on its way") for each in ends)
+    assert page.js("[...document.querySelectorAll('.chain a')].map((each) => each.textContent)").count("c#4") == 1
+    page.js("[...document.querySelectorAll('.chain a')].find((each) => each.textContent === 'c#4').click()")
+    page.until(f"location.hash === '#/waits/c%234' && {READY}")
+    page.js("[...document.querySelectorAll('.chain a')].find((each) => each.textContent === 'c').click()")
+    page.until(f"location.hash === '#/servers/c' && {READY}")
+    text = page.js("document.getElementById('main').innerText")
+    assert "no route to c" in text and "b#7" in text and "c#4" in text and "3 packets" in text and "a#9" not in text
+    page.size(400)
+    assert page.js("document.documentElement.scrollWidth") <= 400
+    page.key("Escape")
+    page.until(f"location.hash === '#/waits' && {READY}")
+    assert "It waits no more" in page.show("waits/a%231")
 
 
 def test_what_clients_send_stays_text(page):

@@ -103,7 +103,7 @@ function frame(page, name) {
   if (orders && !name) tools.push(h("label", {}, "by ", h("select", { id: "order", onchange: (event) => { view.order = event.target.value; view.page(""); } },
     orders.map((each) => h("option", { value: each, selected: each === view.order }, each)))));
   $("main").replaceChildren(
-    h("h2", {}, name ? h("a", { href: `#/${page === "letters" ? "agents" : page}` }, "‹ back") : title),
+    h("h2", {}, name ? h("a", { href: `#/${PAGES[page].back || page}` }, "‹ back") : title),
     tools.length ? h("div", { class: "toolbar" }, tools) : "",
     h("div", { id: "content", "aria-busy": "true", "data-place": here }, h("p", { class: "empty" }, "…")));
 }
@@ -179,7 +179,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
     if (typing) event.target.blur();
-    else if (where().name) location.hash = `#/${where().page === "letters" ? "agents" : where().page}`;
+    else if (where().name) location.hash = `#/${PAGES[where().page].back || where().page}`;
     return;
   }
   if (typing) return;

@@ -1,6 +1,7 @@
 // What each page asks, and what it shows of the answers. A page: (ask, name, view, change) => content.
 import { bytes, button, count, figure, h, link, rate, shown, span, spark, table, time } from "./dom.js";
 import { map } from "./map.js";
+import { servers, waits } from "./waits.js";
 
 const PAGE = 100;
 const state = (value) => h("span", { class: { up: "good", down: "bad", dialling: "warn" }[value] || "" }, value);
@@ -241,31 +242,6 @@ async function letters(ask, id, view, change) {
   ];
 }
 
-function cause(wait, now) {
-  const seen = (each) => each.up ? "connected" : each.last_seen ? `last seen ${span(Number(now) - Number(each.last_seen))} ago` : "not seen since our start";
-  switch (wait.kind) {
-    case "held": return wait.waits_for.map((each) => `#${each.sequence} from ${each.server}, ${seen(each)}`).join("; ");
-    case "parked": return `stored by ${wait.waits_for.join(", ")}`;
-    case "name": return `the name ${wait.name}`;
-    case "class": return `its class ${wait.class}: ${wait.reason}`;
-    case "retry": return `try ${wait.attempts + 1}, in ${span(Math.max(0, Number(wait.until) - Number(now)))}`;
-    case "credit": return `room on ${wait.peer}`;
-    case "link": return `${wait.peer}, ${seen(wait)}${wait.trouble ? `: ${wait.trouble}` : ""}`;
-    default: return wait.reason;
-  }
-}
-
-async function waits(ask) {
-  const found = await ask("why");
-  return table("What waits, and for what", [
-    ["what", (row) => row.kind],
-    ["which", (row) => row.message || (row.packets != null ? `${count(row.packets)} packet${row.packets === 1 ? "" : "s"}` : "")],
-    ["agent", (row) => row.agent || "", "wide"], ["domain", (row) => row.domain || "", "wide"],
-    ["waits for", (row) => cause(row, found.now)],
-    ["behind it", (row) => row.behind ? count(row.behind) : "", "number wide"],
-  ], found.waits, "Nothing waits.");
-}
-
 async function bus(ask, name, view) {
   const [found, status, history] = await Promise.all([ask("topology"), ask("topology_status"), ask("topology_history")]);
   return [
@@ -306,5 +282,6 @@ export const PAGES = {
   waits: { title: "Waits", show: waits },
   bus: { title: "Bus", show: bus },
   access: { title: "Access", show: access },
-  letters: { show: letters },
+  letters: { show: letters, back: "agents" },
+  servers: { show: servers, back: "waits" },
 };
