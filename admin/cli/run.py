@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mombroker.admin.cli import options
+from mombroker.admin.cli.serve import makes
 from mombroker.net import hangup
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def run(stomp: str, amqp: str, http: str, listen: str, data: Path, users: bool, 
             raise MomError(f"cannot write {error.filename}: {error.strerror}; give another --data") from None
 
     if replicas == 1:
-        raise SystemExit(service.serve(topology, "main", opened=tell))
+        raise SystemExit(service.serve(topology, "main", opened=tell, makes=makes(home / options.DEFAULT_FILE)))
     from mombroker.admin.cli.up import attached
 
     tell()

@@ -1,6 +1,8 @@
 """`mom serve`: one agent server in the foreground."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,4 +33,15 @@ def serve(file: Path, server: str | None) -> None:
     from mombroker.net import service  # takes most of the time of the start
 
     options.importable(file)
-    raise SystemExit(service.serve(topology, at.label, load=lambda: options.load(file)))
+    raise SystemExit(service.serve(topology, at.label, load=lambda: options.load(file), makes=makes(file)))
+
+
+def makes(file: Path) -> dict[str, Callable[..., dict[str, Any]]]:
+    """What the HTTP ports of the servers of a file are asked beside the verbs; imported when it is asked first."""
+
+    def plan(text: str, drop: bool) -> dict[str, Any]:
+        from mombroker.admin.topology import plan as plans
+
+        return plans.of_text(options.found(file), text, drop)
+
+    return {"plan": plan}

@@ -16,6 +16,7 @@ from mombroker.admin import supervisor
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, form_option
 from mombroker.admin.cli.progress import Bar
+from mombroker.admin.cli.serve import makes
 from mombroker.core.errors import MomError
 from mombroker.net import hangup
 from mombroker.net.exit_codes import ExitCode
@@ -209,7 +210,7 @@ def _supervisor(file: Path, topology: "Topology", servers: "list[Server]", watch
     logs = {server.label: Path(server.data) / supervisor.LOG for server in servers}
 
     def serve(name: str) -> int:
-        return service.serve(topology, name, load=lambda: options.load(file), file=logs[name])
+        return service.serve(topology, name, load=lambda: options.load(file), file=logs[name], makes=makes(file))
 
     children = [supervisor.Child(server.label, Path(server.data)) for server in servers]
     return supervisor.Supervisor(children, serve, watch)

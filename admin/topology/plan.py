@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from mombroker.admin import leaving
 from mombroker.admin.topology import advise, costs, steps
 from mombroker.admin.topology.costs import Load
-from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, reader_of
+from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, reader_of
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
 from mombroker.core.words import many
 from mombroker.lab.bus_workloads import Send
-from mombroker.net import adminclient
+from mombroker.net import adminclient, config
 
 PLAYED = 2_000  # messages of the logs, the last ones, that are played on both topologies
 
@@ -98,7 +99,15 @@ class Plan:
             yield f"{listed(self.hidden, 12)}: this machine has no token of them, so what they hold is not known here"
 
 
-def make(stand: Stand, new: Topology, drop: bool = False) -> Plan:
+def of_text(file: Path, text: str, drop: bool) -> dict[str, Any]:
+    """What a bus would do with another topology file, given as text, without its costs; `file` is the one by which its
+    servers run. Relative paths are relative to that. Raises MomError."""
+    new = config.loads(text, file.parent.absolute(), "topology")
+    made = make(look(config.load(file)), new, drop, costly=False)
+    return {**made.as_dict(), "words": list(made.words())}
+
+
+def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -> Plan:
     """What it takes to go from where a bus stands to another topology; with `drop` servers leave with all that they
     hold. Raises MomError if that is no successor."""
     old = stand.topology
@@ -113,7 +122,7 @@ def make(stand: Stand, new: Topology, drop: bool = False) -> Plan:
     for name in change.leavers:
         made.holds[name], moves = _held(stand, name)
         made.moves += moves
-    if change.kind in (Kind.ATTACH, Kind.FREEZE):
+    if costly and change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
     if made.first is not None:
         made.refused = _judged(stand, made.first, difference(old, made.first))

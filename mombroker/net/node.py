@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -28,6 +28,7 @@ from mombroker.gateway.tls import ending
 from mombroker.gateway.users import Logins
 from mombroker.net import joining
 from mombroker.net.adminport import AdminPort
+from mombroker.net.aside import Aside, Make
 from mombroker.net.committer import Adaptive, Committer, Pool
 from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
@@ -67,6 +68,7 @@ class Shared:
         self.logins = Pool(LOGINS, "login")
         self.files = Files()
         self.alone = True  # the process has one server only
+        self.makes: Mapping[str, Make] = {}  # what the HTTP port is asked beside the verbs
         self.committer = committer or (lambda: Adaptive(reactor, self.commits))
 
     def start(self) -> None:
@@ -207,6 +209,9 @@ class Node:
         reactor, pool = self.shared.reactor, self.shared.logins
         threads.deferToThreadPool(reactor, pool, work).addCallback(answer)
 
+    def _run_aside(self, work: Callable[[], T], answer: Callable[[T], None]) -> None:
+        threads.deferToThreadPool(self.shared.reactor, self.shared.tasks, work).addCallback(answer)
+
     def listen(self) -> None:
         """Open the ports. Raises MomError."""
         if self.again:
@@ -236,9 +241,17 @@ class Node:
         plain, tls = (_interface(where) for where in (at.http, at.http_tls))
         if plain is not None and not is_loopback(plain[0]):
             self.log(f"passcodes travel in plain text to {at.http}; set http_tls and a certificate instead")
+        aside = Aside(self._run_aside, self.shared.makes)
+
+        def ask(verb: str, args: dict[str, Any], answer: Callable[[Any], None], who: str, where: str) -> None:
+            if verb in aside.makes:
+                aside.ask(verb, args, answer)
+            else:
+                self.admin.ask(verb, args, answer, who, where)
+
         self.web = Web(
-            self.gateway, self.admin.ask, self.server.requests.verbs, self.access.may, self._refuses, self.stomp,
-            self.stomp.subprotocols, at.http_origins,
+            self.gateway, ask, self.server.requests.verbs, self.access.may, self._refuses, self.stomp,
+            self.stomp.subprotocols, at.http_origins, frozenset(aside.makes),
         )  # fmt: skip
         self.web.listen(plain, tls, at.certificate, at.private_key)
 

@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginne
 from mombroker.core.errors import DeclaredLost, MomError, StoreError, StoreFailed
 from mombroker.core.topology import Topology
 from mombroker.net import hangup
+from mombroker.net.aside import Make
 from mombroker.net.committer import Committer
 from mombroker.net.connection import Times
 from mombroker.net.exit_codes import ExitCode
@@ -35,6 +36,7 @@ class Host:
     log    from a server's name to where its lines go
     opened   called when stores and ports are this process's own, before they are used; may raise MomError
     load     reads the topology file anew; may raise MomError
+    makes    what HTTP ports are asked beside the verbs (aside.py)
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class Host:
         times: Times | None = None,
         opened: Callable[[], None] = lambda: None,
         load: Callable[[], Topology] | None = None,
+        makes: Mapping[str, Make] | None = None,
     ):
         self.reactor, self._opened, self._load = reactor, opened, load
         labels = list(topology.servers if names is None else names)
         if any(server.replicas for server in topology.servers.values()):
             topology = topology.seen_by(labels)
         self.shared = Shared(reactor, topology, committer)
+        self.shared.makes = makes or {}
         self.code = ExitCode.DONE
         self.nodes: dict[str, Node | ReplicatedNode] = {}
         for name in labels:
@@ -189,6 +193,7 @@ def serve(
     opened: Callable[[], None] = lambda: None,
     load: Callable[[], Topology] | None = None,
     file: Path | None = None,
+    makes: Mapping[str, Make] | None = None,
 ) -> int:
     """Run these servers in this process until SIGTERM; the exit code. Raises MomError if they cannot start.
 
@@ -205,7 +210,7 @@ def serve(
     log = partial(stderr, file=log_file)
     observer = cast(ILogObserver, partial(_twisted, log(names[0])))
     globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
-    host = Host(reactor, topology, names, log, opened=opened, load=load)
+    host = Host(reactor, topology, names, log, opened=opened, load=load, makes=makes)
     terminal = _terminal()
 
     def obey() -> None:

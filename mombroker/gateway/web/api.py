@@ -3,7 +3,7 @@ one that changes something is sent its arguments by POST, as a table of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,11 +25,13 @@ VERBS = (
 # argument of this name, the agent whose dead letter has this id, or the bus. What else is changed needs the token.
 CHANGES = {
     "create_queue": "destination", "create_topic": "destination", "delete_destination": "destination",
-    "delete_topic": "destination", "move": "destination", "move_destination": "destination", "purge": "destination",
+    "delete_topic": "destination", "move": "destination", "move_destination": "destination",
+    "move_topic": "destination", "purge": "destination",
     "release": "destination", "drop": "id", "retry": "id", "move_agent": "agent", "close_connections": BUS,
     "delete_permission": BUS, "delete_user": BUS, "limit_user": BUS, "reload": BUS, "set_permission": BUS,
     "set_policy": BUS, "set_roles": BUS,
 }  # fmt: skip
+PLAN = "plan"  # what `mom topology plan` says of the text of a topology file; by POST
 OF_AGENTS = ("agent", "deadletter")  # these tell what is in messages
 MOST = {"limit": 1_000, "bytes": 1 << 16}  # of an argument, whatever a verb takes
 LEAST_ASKED = {"limit": 100, "bytes": 1 << 10}  # where nothing is asked for
@@ -51,10 +53,11 @@ class Refusal(MomError):
 class Api:
     """verbs  all that a server knows
     may     who may do what (broker/access)
+    aside   what the process can be asked beside them
     """
 
-    def __init__(self, verbs: Mapping[str, Verb], may: May):
-        self.verbs, self.may = verbs, may
+    def __init__(self, verbs: Mapping[str, Verb], may: May, aside: Container[str] = ()):
+        self.verbs, self.may, self.aside = verbs, may, aside
 
     def all(self, request: Request, user: str) -> Steps:
         yield from ()
@@ -84,6 +87,8 @@ class Api:
 
     def _change(self, request: Request, user: str) -> Asking:
         name = request.path.removeprefix(PREFIX)
+        if name == PLAN:
+            return (yield from self._plan(request, user))
         if name not in CHANGES:
             raise _unknown(name, CHANGES)
         args = request.arguments
@@ -92,6 +97,17 @@ class Api:
             if not self._may(user, MANAGE, each):
                 raise Refusal(403, denied(user, MANAGE, each))
         return (yield name, args)
+
+    def _plan(self, request: Request, user: str) -> Asking:
+        """It changes nothing, but tells what lives on servers, and asks all of them."""
+        args = {"drop": False, **request.arguments}
+        if set(args) != {"text", "drop"} or type(args["text"]) is not str or type(args["drop"]) is not bool:
+            raise MomError('a plan is made of {"text": "a topology file"}, and "drop": true if servers leave with all')
+        if not self._may(user, MANAGE, BUS):
+            raise Refusal(403, denied(user, MANAGE, BUS))
+        if PLAN not in self.aside:
+            raise Refusal(404, "this server was not started by a topology file: ask `mom topology plan`")
+        return (yield PLAN, args)
 
     def _touched(self, name: str, args: Result) -> Generator[tuple[str, Result], Result, list[str]]:
         """What must be managed for a change."""

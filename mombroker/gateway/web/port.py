@@ -38,6 +38,7 @@ class Web:
     refuses    why the server takes no work; empty if it does
     sessions   what is spoken over WebSocket, and `protocols`, how that is called there, the best first
     origins    of pages that may, beside our own
+    aside      what can be asked beside the verbs
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Web:
         sessions: Sessions,
         protocols: tuple[str, ...],
         origins: tuple[str, ...] = (),
+        aside: frozenset[str] = frozenset(),
     ):
         self.gateway, self.ask, self.may, self.refuses = gateway, ask, may, refuses
         self.sessions, self.protocols, self.origins = OverWebSocket(sessions), protocols, origins
@@ -57,7 +59,7 @@ class Web:
         self.requests = 0
         self._visitors: Newcomers[Visitor] = Newcomers()
         self._all: set[Visitor] = set()
-        self._api, scraper = Api(verbs, may), metrics.Scraper()
+        self._api, scraper = Api(verbs, may, aside), metrics.Scraper()
         self._pages: dict[str, Handler] = {
             "/metrics": lambda request, user: scraper.scrape(),
             "/api": self._api.all,

@@ -143,6 +143,7 @@ CHANGED = {
     "move_destination": ({"destination": "queue:a", "to": "lyon"}, "queue:a"), "set_policy": ({"match": "*"}, "bus"),
     "purge": ({"destination": "queue:a"}, "queue:a"), "retry": ({"id": 7}, "agent:payroll"),
     "release": ({"destination": "queue:a", "holder": "lyon"}, "queue:a"), "close_connections": ({"number": 3}, "bus"),
+    "move_topic": ({"destination": "topic:a", "to": "lyon"}, "topic:a"),
     "move_agent": ({"agent": "payroll", "to": "lyon"}, "agent:payroll"), "reload": ({}, "bus"),
     "limit_user": ({"user": "bob", "limits": {"rate": 5}}, "bus"),
     "set_permission": ({"match": "*", "user": "bob", "may": ["send"]}, "bus"),
@@ -197,6 +198,20 @@ def test_who_may_manage_it_changes_it_and_is_named(changing, verb):
     assert (status, json.loads(text)) == (200, {"verb": verb, "args": args})
     assert changed(changing) == [(verb, args)]
     assert set(changing.askers) == {("user ann", "127.0.0.1")}
+
+
+def test_a_plan_is_made_beside_the_server_for_who_may_manage_the_bus(changing):
+    said = {"text": "x", "drop": False}
+    changing.replies["plan"] = lambda **args: {"words": [], **args}
+    assert post(changing, "plan", {"text": "x"})[0] == 403 and not changing.asked
+    changing.may = {("ann", "bus")}
+    status, text = post(changing, "plan", {"text": "x"})
+    assert status == 404 and "mom topology plan" in text and not changing.asked
+    changing.web._api.aside = {"plan"}
+    assert (post(changing, "plan", {"text": "x"})[0], changing.asked) == (200, [("plan", said)])
+    for wrong in ({}, {"text": 5}, {"text": "x", "drop": 1}, {"text": "x", "more": 1}):
+        assert post(changing, "plan", wrong)[0] == 400
+    assert changing.asked == [("plan", said)]
 
 
 def test_what_is_moved_elsewhere_needs_the_right_to_both(changing):

@@ -208,6 +208,52 @@ def test_a_connection_is_closed_by_who_may_manage_the_bus(bus, page):
     assert audit(bus, "close_connections")[0] == "user ada"
 
 
+def planned(bus, user, text):
+    """What the HTTP port says to a user who wants a plan: status and answer."""
+    client = http.client.HTTPConnection("127.0.0.1", bus.http, timeout=60)
+    headers = {"Content-Type": "application/json", "Authorization": basic(user, "secret")}
+    client.request("POST", "/api/plan", json.dumps({"text": text}), headers)
+    answer = client.getresponse()
+    found = answer.status, json.loads(answer.read())
+    client.close()
+    return found
+
+
+def test_a_plan_is_what_mom_says_and_for_who_may_manage_the_bus(bus, page):
+    now = bus.file.read_text()
+    (port,) = free_ports(1)
+    wanted = now + f'\n[servers.c]\nlisten = "127.0.0.1:{port}"\n[domains.more]\nservers = ["b", "c"]\n'
+    (bus.file.parent / "wanted.toml").write_text(wanted)
+    told = bus.json("topology", "plan", str(bus.file.parent / "wanted.toml"), "--now", str(bus.file))
+    for user in ("vic", "ola"):
+        status, found = planned(bus, user, wanted)
+        assert (status, found) == (403, {"error": f"access refused: user '{user}' may not manage bus"})
+    status, found = planned(bus, "ada", wanted)
+    words = found.pop("words")
+    assert status == 200 and found == told | {"costs": []} and found["newcomers"] == ["c"]
+    assert planned(bus, "ada", "nonsense")[0] == 400
+    assert "for who may manage the bus" in page("ola").show("plan/new")
+    seen = page("ada")
+    seen.show("bus")
+    seen.js("[...document.querySelectorAll('#content a')].find((each) => each.textContent.startsWith('Plan')).click()")
+    seen.until("Boolean(document.getElementById('plan-text'))")
+    seen.js(f"document.getElementById('plan-text').value = {json.dumps(wanted)}")
+    seen.press("Plan")
+    seen.until("Boolean(document.querySelector('#plan pre'))")
+    assert seen.js("document.querySelector('#plan pre').textContent") == "\n".join(words)
+    assert "mom topology apply" in seen.js("document.getElementById('plan').innerText")
+    seen.js(f"document.getElementById('plan-text').value = {json.dumps(now)}")
+    seen.press("Plan")
+    seen.until("document.getElementById('plan').innerText.includes('nothing is to be changed')")
+    seen.js("document.getElementById('plan-text').value = 'no [ toml'")
+    seen.press("Plan")
+    assert "topology:1: not TOML" in seen.until("document.querySelector('#plan [role=alert]')?.textContent")
+    seen.size(400)
+    assert seen.js("document.documentElement.scrollWidth") <= 400
+    assert bus.json("topology", "history")[-1]["revision"] == 1
+    seen.wrong[:] = [each for each in seen.wrong if "status of 400" not in each]
+
+
 def test_what_is_refused_is_told_in_the_dialog(bus, page):
     bus.mom("send", "-s", "a", "/queue/kept", "one")
     seen = page("ola")

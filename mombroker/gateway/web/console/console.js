@@ -137,7 +137,7 @@ async function refresh() {
     $("banner").hidden = false;
     $("content").setAttribute("aria-busy", "false");
   }
-  if (!paused && !document.hidden) timer = setTimeout(refresh, EVERY_MS);
+  if (!paused && !document.hidden && !PAGES[page].still) timer = setTimeout(refresh, EVERY_MS);
 }
 
 view.page = (after) => { view.after = after; refresh(); };

@@ -1,6 +1,7 @@
 // What each page asks, and what it shows of the answers. A page: (ask, name, view, change) => content.
 import { bytes, button, count, figure, h, link, rate, shown, span, spark, table, time } from "./dom.js";
 import { map } from "./map.js";
+import { plan } from "./plan.js";
 import { servers, waits } from "./waits.js";
 
 const PAGE = 100;
@@ -248,6 +249,7 @@ async function bus(ask, name, view) {
     map(JSON.parse(found.text), view.status),
     h("p", { class: "note" }, "Links of this server are coloured: green is up, red is down, grey is idle: nothing is to be sent. Those of others are theirs to tell."),
     status.phase && h("p", {}, `A change of the domains is under way (${status.phase}): ${status.waits_for.join(", ")}`),
+    h("p", {}, h("a", { href: "#/plan/new" }, "Plan another topology")),
     h("h2", {}, "Revisions"),
     table("Revisions", [
       ["", (row) => row.revision, "number"], ["since", (row) => time(row.since_ns), "time"], ["changes", (row) => row.changes.join("; ") || "the first"],
@@ -284,4 +286,5 @@ export const PAGES = {
   access: { title: "Access", show: access },
   letters: { show: letters, back: "agents" },
   servers: { show: servers, back: "waits" },
+  plan: { show: plan, back: "bus", still: true },
 };
