@@ -44,4 +44,9 @@ def makes(file: Path) -> dict[str, Callable[..., dict[str, Any]]]:
 
         return plans.of_text(options.found(file), text, drop)
 
-    return {"plan": plan}
+    def message_ways(message: str) -> dict[str, Any]:
+        from mombroker.admin import ways
+
+        return ways.of_message(options.found(file), message)
+
+    return {"plan": plan, "ways": message_ways}

@@ -32,6 +32,7 @@ CHANGES = {
     "set_policy": BUS, "set_roles": BUS,
 }  # fmt: skip
 PLAN = "plan"  # what `mom topology plan` says of the text of a topology file; by POST
+WAYS = "ways"  # of one message, by the logs on this machine
 OF_AGENTS = ("agent", "deadletter")  # these tell what is in messages
 MOST = {"limit": 1_000, "bytes": 1 << 16}  # of an argument, whatever a verb takes
 LEAST_ASKED = {"limit": 100, "bytes": 1 << 10}  # where nothing is asked for
@@ -73,6 +74,8 @@ class Api:
         name = request.path.removeprefix(PREFIX)
         if name in CHANGES:
             raise Refusal(405, f"{name} changes something: send it by POST")
+        if name == WAYS:
+            return (yield from self._ways(request.query))
         if name not in VERBS:
             raise _unknown(name, VERBS)
         args = arguments(self.verbs[name], request.query)
@@ -84,6 +87,13 @@ class Api:
             why = "what an agent has, and what was sent to it, need the right to browse it, as agent:NAME"
             raise Refusal(403, f"access refused: {why}")
         return reply
+
+    def _ways(self, query: Mapping[str, str]) -> Asking:
+        if set(query) != {"message"}:
+            raise MomError("the ways are those of one message: ask /api/ways?message=SERVER%23NUMBER")
+        if WAYS not in self.aside:
+            raise Refusal(404, "this server was not started by a topology file: ask `mom log diagram`")
+        return (yield WAYS, dict(query))
 
     def _change(self, request: Request, user: str) -> Asking:
         name = request.path.removeprefix(PREFIX)

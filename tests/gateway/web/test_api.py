@@ -200,6 +200,18 @@ def test_who_may_manage_it_changes_it_and_is_named(changing, verb):
     assert set(changing.askers) == {("user ann", "127.0.0.1")}
 
 
+def test_the_ways_of_a_message_are_told_beside_the_server_to_who_may_browse_the_bus(world):
+    world.replies["ways"] = lambda message: {"message": message}
+    assert ask(world, "/api/ways?message=a%231")[0] == 404 and not world.asked
+    world.web._api.aside = {"ways"}
+    assert ask(world, "/api/ways?message=a%231") == (200, {"message": "a#1"})
+    for query in ("", "?message=a&more=1", "?limit=5"):
+        assert ask(world, f"/api/ways{query}")[0] == 400
+    world.denied.add(("", "browse", "bus"))
+    assert world.visit().ask("/api/ways?message=a%231")[0] == 403
+    assert world.asked == [("ways", {"message": "a#1"})]
+
+
 def test_a_plan_is_made_beside_the_server_for_who_may_manage_the_bus(changing):
     said = {"text": "x", "drop": False}
     changing.replies["plan"] = lambda **args: {"words": [], **args}

@@ -27,8 +27,10 @@ def test_what_the_pages_ask_is_there_to_be_asked():
     text = "".join(each.body.decode() for path, each in static.files().items() if path.endswith(".js"))
     for word, verbs, least in (("ask", api.VERBS, 15), ("change", api.CHANGES, 7)):
         asked = re.findall(rf'\b{word}\("(\w+)"(?:, \{{(.*?)\}})?', text)
-        assert len(asked) >= least and {verb for verb, _ in asked} <= {*verbs, api.PLAN}
+        assert len(asked) >= least and {verb for verb, _ in asked} <= {*verbs, api.PLAN, api.WAYS}
     for verb, arguments in re.findall(r'\bask\("(\w+)"(?:, \{(.*?)\})?', text):
+        if verb == api.WAYS:
+            continue
         names = set(re.findall(r"\b(\w+)(?=:|, |\s*\}|$)", re.sub(r":[^,}]*", ":", arguments))) - {"PAGE"}
         assert names <= ALL[verb].arguments.keys() | {"view", "match", "after"}, (verb, arguments)
 
@@ -41,6 +43,7 @@ def bus(chromium, tmp_path_factory):
     """Two servers."""
     made = Processes(write_topology(tmp_path_factory.mktemp("bus"), {"d": "ab"}, {"ann": "a"}))
     made.listen("a")
+    made.listen("b")
     (made.http,) = free_ports(1)
     text = made.file.read_text()
     made.file.write_text(text.replace("[servers.a]\n", f'[servers.a]\nhttp = "127.0.0.1:{made.http}"\n'))
@@ -141,6 +144,52 @@ def test_the_cause_of_a_hold_is_clicked_through_to_its_end(page):
     page.key("Escape")
     page.until(f"location.hash === '#/waits' && {READY}")
     assert "It waits no more" in page.show("waits/a%231")
+
+
+def test_the_ways_of_a_message_are_drawn_from_the_logs_of_the_servers(page, bus):
+    """From a queue's page to the message, which another server has sent."""
+    bus.mom("send", "-s", "b", "/queue/orders", "from afar")
+    (found,) = [row for row in bus.json("queue", "browse", "orders") if row["body"] == "from afar"]
+    page.until(f"(location.hash = '#/queues/queue%3Aorders', {READY} && document.body.innerText.includes('from afar'))")
+    named = f"[...document.querySelectorAll('#content a')].find((each) => each.textContent === '{found['message']}')"
+    page.js(f"{named}.click()")
+    page.until(f"location.hash.startsWith('#/ways/%2Fqueue%2Forders%40') && {READY}")
+    page.until("Boolean(document.querySelector('.ways .mine'))")
+    id = page.js("document.querySelector('#content h2').textContent").removeprefix("Message ")
+    assert re.fullmatch(r"b#\d+", id)
+    text = page.js("document.getElementById('main').innerText")
+    assert "react" in text and "q.put" in text
+    title = page.js("document.querySelector('.ways .mine title').textContent")
+    assert title.startswith(f"{id}: b to a, ")
+    places = page.js("[...document.querySelectorAll('.ways .mine line')].map((each) => each.getAttribute('x1') * 1)")
+    assert places and all(place >= 110 for place in places)
+    page.size(400)
+    assert page.js("document.documentElement.scrollWidth") <= 400
+    page.show("ways/b%23999999")
+    assert "no record of b#999999" in page.until("document.getElementById('banner').textContent")
+    page.show("ways/none")
+    page.until("document.getElementById('banner').textContent.includes('SERVER#NUMBER')")
+    page.wrong[:] = [each for each in page.wrong if "status of 400" not in each]
+
+
+WAITED = """{
+    const real = fetch, way = (message, left, came, delivered, waited_for) => (
+        {message, from: "b", to: "a", left, came, delivered, waited_for, passed: false, bare: false, twins: 0});
+    window.fetch = async (url, ...more) => !url.startsWith("api/ways?") ? real(url, ...more) : new Response(
+        JSON.stringify({message: "b#2", servers: ["a", "b"], stations: [], left_out: ["c"], arrows: [
+            way("b#2", 1000000, 2000000, 5000000, "b#1"), way("b#1", 500000, 5000000, 5000000, "")]}));
+}"""
+
+
+def test_a_message_that_waited_has_a_bar_and_leads_to_what_it_waited_for(page):
+    page.js(WAITED)
+    text = page.show("ways/b%232")
+    assert "The stores of c are not on this machine" in text and "It waited for b#1." in text
+    assert page.js("document.querySelectorAll('.ways rect').length") == 1
+    assert "waited 3.00 ms for b#1" in page.js("document.querySelector('.ways .mine title').textContent")
+    left, came = page.js("['x', 'width'].map((each) => document.querySelector('.ways rect').getAttribute(each) * 1)")
+    assert left > 110 and came > 0
+    assert page.js("[...document.querySelectorAll('#content p a')].map((each) => each.hash)") == ["#/ways/b%231"]
 
 
 def test_what_clients_send_stays_text(page):

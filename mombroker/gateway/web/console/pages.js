@@ -2,6 +2,7 @@
 import { bytes, button, count, figure, h, link, rate, shown, span, spark, table, time } from "./dom.js";
 import { map } from "./map.js";
 import { plan } from "./plan.js";
+import { is_logged, ways } from "./ways.js";
 import { servers, waits } from "./waits.js";
 
 const PAGE = 100;
@@ -154,7 +155,7 @@ async function destination(ask, name, view, change) {
     ], found.consumers),
     h("h2", {}, "The next messages"),
     refused ? h("p", { class: "empty" }, refused) : table("Messages", [
-      ["id", (row) => row.id, "wide"], ["sent", (row) => time(row.timestamp), "time"],
+      ["message", (row) => link("ways", is_logged(row.message) ? row.message : `${row.destination}@${row.timestamp}`, row.message)], ["sent", (row) => time(row.timestamp), "time"],
       ["deliveries", (row) => count(row.deliveries), "number wide"], ["bytes", (row) => bytes(row.bytes), "number"],
       ["headers", (row) => Object.entries(row.headers).map(([key, value]) => `${key}: ${shown(value)}`).join("\n"), "wide"],
       ["body", (row) => text(row.body)],
@@ -286,5 +287,6 @@ export const PAGES = {
   access: { title: "Access", show: access },
   letters: { show: letters, back: "agents" },
   servers: { show: servers, back: "waits" },
+  ways: { show: ways, back: "queues", still: true },
   plan: { show: plan, back: "bus", still: true },
 };

@@ -58,6 +58,7 @@ function step(wait, found, status, met) {
   return h("li", {},
     link("waits", known(wait), which(wait) || wait.kind), wait.from && [" from ", server(wait.from)], wait.domain && ` in domain ${wait.domain}`,
     ` (${wait.kind}) waits for `, cause(wait, found.now),
+    wait.message && [" (", link("ways", wait.message, "its ways"), ")"],
     below.length > 0 && h("ul", {}, below, more > 0 && h("li", {}, `${count(more)} more`)));
 }
 
