@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SHUFFLE, ADAPTIVE = "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"
 SIZED = "mombroker.sized."  # and one of these: what we have set it to, where the user has not
@@ -34,3 +34,15 @@ def sized(spark: "SparkSession", records: int) -> None:
         if name in ours:
             spark.conf.set(name, value)
             spark.conf.set(SIZED + name, value)
+
+
+def kept(spark: "SparkSession", log: "DataFrame", records: int) -> "DataFrame":
+    """A part of a log, which is persisted, as many queries are to read it: of records for one task it is one partition,
+    so that none of them has to bring anything together."""
+    sized(spark, records)
+    if records > TASK_RECORDS:
+        return log
+    one = log.coalesce(1).persist()
+    one.count()
+    log.unpersist()
+    return one

@@ -221,16 +221,15 @@ def records(
 
 def chosen(folder: str | Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
     """The log of an export; of a time, the messages that were sent then. Raises MomError if there are none."""
-    found = 0 if isinstance(folder, str) else sum(file.records for file in extra("analysis.files").chosen(folder))
-    spark = extra("analysis.session").session(master, memory, found)
+    count = 0 if isinstance(folder, str) else sum(file.records for file in extra("analysis.files").chosen(folder))
+    spark = extra("analysis.session").session(master, memory, count)
     if not since and not until:
         return cast("DataFrame", extra("analysis.source").read(spark, folder))
     # Every figure reads it: found once, it is kept.
-    log: DataFrame = extra("analysis.windows").read(spark, folder, since, until).persist()
-    if not (records := log.count()):
+    found = extra("analysis.windows").read(spark, folder, since, until).persist()
+    if not (records := found.count()):
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
-    extra("analysis.partitions").sized(spark, records)
-    return log
+    return cast("DataFrame", extra("analysis.partitions").kept(spark, found, records))
 
 
 @contextmanager

@@ -181,6 +181,27 @@ def test_partitions_follow_the_size_of_the_log_but_not_where_the_user_has_set_th
             spark.conf.set(partitions.SIZED + name, text)
 
 
+@pytest.mark.spark
+def test_what_is_kept_of_a_log_is_one_partition_if_one_task_can_have_it(spark):
+    before = {name: spark.conf.get(name) for name in (partitions.SHUFFLE, partitions.ADAPTIVE)}
+
+    def shuffled(log):
+        query = log.groupBy((log["id"] % 7).alias("rest")).count()
+        return "Exchange" in query._jdf.queryExecution().executedPlan().toString()
+
+    try:
+        log = spark.range(100, numPartitions=4).persist()
+        assert partitions.kept(spark, log, partitions.TASK_RECORDS + 1) is log and shuffled(log)
+        one = partitions.kept(spark, log, 100)
+        assert not shuffled(one) and one.count() == 100
+        assert one.is_cached and not log.is_cached
+        one.unpersist()
+    finally:
+        for name, text in before.items():
+            spark.conf.set(name, text)
+            spark.conf.set(partitions.SIZED + name, text)
+
+
 def test_without_spark_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match="pip install 'mombroker.spark.'"):
