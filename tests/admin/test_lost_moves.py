@@ -52,8 +52,7 @@ def half_done(bus, servers):
     bus.mom("queue", "move", "big", "--to", "e", "--no-wait", "-s", "b")
 
     def sent():
-        rows = bus.json("queue", "list", "-s", "b") + bus.json("queue", "list", "-s", "e")
-        return sorted(row["messages"] for row in rows) == [0, COUNT]
+        return [[row["messages"] for row in bus.json("queue", "list", "-s", each)] for each in "be"] == [[0], [COUNT]]
 
     until(sent)
 

@@ -252,7 +252,8 @@ def test_a_server_gets_replicas_with_all_that_it_has_and_has_none_again(tmp_path
         bus.settle()
 
         bus.mom("replica", "replace", "a1", "-s", "a")
-        bus.mom("replica", "transfer", "a1", "-s", "a")
+        while bus.mom_any("replica", "transfer", "a1", "-s", "a").exit_code:  # it has just come
+            time.sleep(0.2)
         bus.leader()
         for name in ("a2", "a3"):
             bus.mom("replica", "remove", name, "-s", "a")

@@ -209,7 +209,7 @@ def test_a_back_end_of_another_package_is_drawn_too(mom, tmp_path, monkeypatch):
         mom("sim", "diagram", "mine", "--to", "mine.svg")
         assert "mine, 4 servers, seed 16: around m" in (tmp_path / "mine.svg").read_text()
         said = mom("sim", "diagram", "my", "--to", "my.svg", code=2).stderr
-        assert "no ordering is named 'my'; there are daisy, fifo, ks, matrix, mine, " in said
+        assert "no ordering is named 'my'; there are abcast, daisy, fifo, ks, matrix, mine, " in said
     finally:
         registry._plugged.cache_clear()
 
