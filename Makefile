@@ -6,12 +6,14 @@ JOBS ?= 2
 ARGS ?=
 comma := ,
 
-.PHONY: help demo test test-long lint bench papers clean
+.PHONY: help demo test test-long test-compiled wheel lint bench papers clean
 
 help:
 	@echo "make demo       seven servers, routers killed, domains changed, every message still in causal order"
 	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest, JOBS=n side by side)"
 	@echo "make test-long  the tests that take minutes"
+	@echo "make test-compiled  the tests of what is compiled, on a compiled build"
+	@echo "make wheel      a compiled wheel, for machines like this one, in dist/"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks                     (ARGS goes to mom bench)"
 	@echo "make papers     what the papers measured, on one page: ten minutes (ARGS=--full: hours)"
@@ -30,6 +32,18 @@ test: .venv/installed-test
 
 test-long: .venv/installed-test
 	@$(PYTEST) -m long $(ARGS)
+
+# A copy of the tree, with the compiled modules beside their sources.
+test-compiled: .venv/installed-dev
+	@rm -rf build/compiled && mkdir -p build/compiled
+	@cp -r $(filter-out build dist,$(wildcard *)) build/compiled/
+	@cd build/compiled && MOMBROKER_COMPILE=1 ../../.venv/bin/python setup.py -q build_ext --inplace >build.log 2>&1 || \
+	    { cat build.log; exit 1; }
+	@cd build/compiled && ../../$(PYTEST) -m "not long and not interpreted" \
+	    $(or $(ARGS),tests/broker tests/core tests/stomp tests/store tests/net tests/agents tests/sim)
+
+wheel: .venv/installed
+	@MOMBROKER_COMPILE=1 $(PIP) wheel --no-deps --wheel-dir dist .
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check --quiet

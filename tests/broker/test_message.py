@@ -16,6 +16,7 @@ from tests.broker.samples import others
 Q = "queue:orders"
 
 
+@pytest.mark.interpreted
 def test_a_field_that_is_added_to_messages_survives_wire_row_move_and_dead_letter():
     ran = subprocess.run([sys.executable, "-m", "tests.broker.wider"], capture_output=True, text=True)
     assert (ran.stdout, ran.returncode) == ("all fields are there\n", 0), ran.stderr[-2_000:]

@@ -460,6 +460,7 @@ def test_any_text_is_a_selector_or_a_fault_with_its_position(text):
 # -- cost --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interpreted
 def test_the_headers_of_a_message_are_decoded_once_for_all_that_ask(monkeypatch):
     decoded = []
     monkeypatch.setattr(properties, "read", lambda packed: decoded.append(packed) or unpack(packed))

@@ -56,6 +56,7 @@ def test_one_that_was_removed_says_and_writes_nothing_more(natives):
     assert not natives.turns.armed(two)
 
 
+@pytest.mark.interpreted
 def test_changed_ones_get_their_row_when_the_batch_closes(natives):
     one, no_row = Stateless(natives, "a/0"), Stateless(natives, "a/1", volatile=True)
     natives.agents.update({one.id: one, no_row.id: no_row})

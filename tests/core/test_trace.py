@@ -56,6 +56,7 @@ assert batch.column("region").to_pylist() == ["north", ""] and batch.column("kin
 """
 
 
+@pytest.mark.interpreted
 def test_a_field_that_is_added_at_the_end_goes_all_the_way(tmp_path):
     script = SCRIPT.replace("ADDED", repr(ADDED))
     run = subprocess.run(

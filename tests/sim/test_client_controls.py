@@ -172,6 +172,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     control = CONTROLS[name]

@@ -59,6 +59,7 @@ def test_a_server_that_ends_for_want_of_a_route_is_noticed():
         assert any(notices(seed) for seed in range(60))
 
 
+@pytest.mark.interpreted
 def test_what_clients_of_a_server_that_left_held_is_missed_when_it_does_not_come_back():
     def recovered(queue, also=()):
         with patch.object(

@@ -50,6 +50,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", CONTROLS)
 def test_what_is_broken_is_noticed(name):
     control = CONTROLS[name]

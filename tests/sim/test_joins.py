@@ -133,6 +133,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     control = CONTROLS[name]

@@ -65,6 +65,7 @@ def taken_out_under_load(seed: int) -> tuple[list[str], Findings]:
     return wrong + judge(made)[0], audit(made.losses.topology, stores)
 
 
+@pytest.mark.interpreted
 def test_what_is_sent_on_to_a_queue_that_was_made_anew_comes_too_late():
     wrong, found = taken_out_under_load(1)
     assert not wrong and found.clean and found.reactions

@@ -51,6 +51,7 @@ def test_agents_move_while_they_work(relayouts):
     assert sum(result.counts["agent_moves"] for result in runs) > 20
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     control = CONTROLS[name]

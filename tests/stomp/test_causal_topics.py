@@ -206,6 +206,7 @@ def test_a_backlog_of_a_detached_subscription_is_in_order(sites):
     assert hear_all(witness) == IN_ORDER
 
 
+@pytest.mark.interpreted
 def test_control_an_agent_for_each_topic_shows_the_answer_first(sites):
     with fakes_clients.agent_per_topic():
         heard = conversation(sites(), "one")

@@ -468,6 +468,7 @@ def test_sends_that_differ_in_body_and_receipt_alone_are_alike():
     assert [c.send("SEND", destination="/queue/a", transaction="t") for _ in range(2)] == [[], []]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", [each.name for each in fields(Send) if each.name not in ("body", "receipt")])
 def test_frames_that_are_alike_are_alike_in_each_field(name, monkeypatch):
     """The second and third are not parsed: a field that is left out there is obeyed once."""

@@ -237,6 +237,7 @@ def test_what_waits_for_a_client_that_goes_meanwhile_goes_back():
     assert b.connect().subscribe("q", Q).texts == ["1"]
 
 
+@pytest.mark.interpreted
 def test_what_a_role_was_given_is_looked_up_in_one_place_for_all_that_have_it(b, monkeypatch):
     """And what they ask for alike is asked once."""
     b.ask("a", "set_permission", match="topic:*", role="clerk", may=["receive"])

@@ -63,6 +63,7 @@ def pausing(give):
     return one
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("selector", ["", "kind = 'odd'"])
 def test_nothing_more_is_given_when_giving_pauses(selector):
     """Neither what comes, nor what is ready, nor what a search finds."""
@@ -111,6 +112,7 @@ def test_who_pauses_says_what_ends_it():
             dispatcher.pause("test", **wrong)
 
 
+@pytest.mark.interpreted
 def test_a_check_finds_a_pause_that_nothing_ends():
     b = Broker()
     b.connect().subscribe("s", Q)

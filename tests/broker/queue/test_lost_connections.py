@@ -102,6 +102,7 @@ def test_what_a_lost_connection_had_is_given_at_once_in_three_thousand_runs():
     assert all(left == 0 for _, left in runs) and max(count for count, _ in runs) > 4_900
 
 
+@pytest.mark.interpreted
 def test_a_queue_that_takes_back_once_in_a_batch_is_found_idle():
     with replaced(Settlement, "take_back", once_a_batch), pytest.raises(AssertionError, match="left lying"):
         for seed in range(40):

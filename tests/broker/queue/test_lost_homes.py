@@ -172,6 +172,7 @@ BROKEN: dict[str, tuple[Any, str, Any, int, str]] = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_rule_is_needed(what, monkeypatch):
     where, method, broken, step, lost = BROKEN[what]
@@ -193,6 +194,7 @@ def not_told() -> None:
     assert not moving(b) and not known(b, "queue:orders") and not homes(b, "queue:orders")
 
 
+@pytest.mark.interpreted
 def test_nothing_is_sent_before_all_know_both_homes(monkeypatch):
     not_told()
     monkeypatch.setattr(Departure, "_paired", lambda self: True)
@@ -206,6 +208,7 @@ def test_a_late_request_is_needed(monkeypatch):
         test_what_was_asked_without_knowing_of_the_loss_is_not_decided()
 
 
+@pytest.mark.interpreted
 def test_a_consumer_that_hears_nothing_waits_for_ever(monkeypatch):
     monkeypatch.setattr(Sessions, "_dismiss", lambda *args: None)
     with pytest.raises(AssertionError):

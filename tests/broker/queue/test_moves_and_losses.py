@@ -87,6 +87,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_rule_is_needed(name, monkeypatch):
     where, method, broken, step = BROKEN[name]

@@ -142,6 +142,7 @@ def test_a_message_with_a_parent_waits_for_room_like_others():
     assert sent(b) == ["", PARENT]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", [each.name for each in fields(Subscribe) if each.name not in ("sub", "receipt")])
 def test_each_option_of_a_subscribe_reaches_its_destination(name):
     """A queue's, or a durable subscription's, which alone knows `shared` and `transient`."""
@@ -643,6 +644,7 @@ def test_who_has_left_waits_for_nothing_any_more():
     assert b.queue(Q).messages.count == SHARE + 10 and not service.sessions and not service.waiting
 
 
+@pytest.mark.interpreted
 def test_what_has_waited_for_a_name_is_obeyed_a_share_a_turn_too():
     b = Broker(ROW)
     client, server = b.connect("c"), b.servers["c"]
