@@ -64,6 +64,13 @@ class Child:
     asked: float = 0.0  # when it was told to stop, by an order
 
 
+def given_up(said: str, children: list[Child]) -> MomError:
+    """That a child, which `said` begins with, is not started again, with the end of its log: folders of storms go."""
+    logs = [child.folder / LOG for child in children if child.name == said.partition(" ")[0]]
+    ends = [log.read_text(errors="replace").splitlines()[-20:] for log in logs if log.exists()]
+    return MomError("\n  ".join([f"{said}; its log ends so:", *(line for end in ends for line in end)]))
+
+
 @dataclass(slots=True)
 class Supervisor:
     """Starts the servers, and again, until it gets SIGTERM, SIGINT or SIGHUP, or none is left. If anything raises, it

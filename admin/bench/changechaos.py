@@ -22,7 +22,6 @@ from mombroker.admin.bench.guests import Probe, Producer
 from mombroker.admin.demo import free_ports
 from mombroker.agents.notifications import unpack
 from mombroker.core.changes import Kind, compare
-from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 from mombroker.net import service
 from mombroker.sim.relayouts import changed
@@ -221,7 +220,7 @@ def run(
     finally:
         storm.dismiss()
     if storm.given_up:
-        raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
+        raise supervisor.given_up(storm.given_up, children)
     return {"seconds": round(time.monotonic() - began), **judge(storm)}
 
 

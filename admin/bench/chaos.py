@@ -167,7 +167,7 @@ def run(first: str, second: str, seconds: float, pause: float, seed: int, folder
     children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
     supervisor.Supervisor(children, lambda name: service.serve(topology, name), storm).run()
     if storm.given_up:
-        raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
+        raise supervisor.given_up(storm.given_up, children)
     row = {"ordering": first, "other": second, "servers": len(children), "kills": storm.kills}
     return row | judge(topology, storm)
 

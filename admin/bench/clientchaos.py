@@ -257,7 +257,7 @@ def run(kills: int, pause: float, seed: int, folder: Path, spoil: Deed = lambda:
     finally:
         storm.dismiss()
     if storm.given_up:
-        raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
+        raise supervisor.given_up(storm.given_up, children)
     counts = {"servers": len(children), "server_kills": storm.kills, "client_kills": storm.clients_killed}
     return counts | judge(topology, storm)
 

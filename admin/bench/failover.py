@@ -204,7 +204,7 @@ def run(
     finally:
         storm.dismiss()
     if storm.given_up:
-        raise MomError(f"{storm.given_up}; see {supervisor.LOG} in its folder")
+        raise supervisor.given_up(storm.given_up, children)
     return {"seconds": round(time.monotonic() - began), **judge(storm, folder)}
 
 
