@@ -301,7 +301,8 @@ def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_p
     assert [(row["broker"], row["window"]) for row in rows] == [
         (state, window) for window in (1, 512) for state in ("whole", "stopped", "full")
     ]
-    assert all(row["rate"] > 10 and row["broker_us"] >= 0 for row in rows)  # of a clock that ticks each 10 ms
+    assert all(row["rate"] > 10 for row in rows)
+    assert all(row["broker_us"] > 0 for row in rows if row["window"] == 1)  # the others may end within a tick, 10 ms
 
 
 def test_a_replica_is_replaced_while_messages_go_on(tmp_path):

@@ -18,7 +18,8 @@ def asked(path: Path) -> Iterator[tuple[str, set[str]]]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             words = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             if name in ASK and words and words[-1].isidentifier():
-                yield words[-1], {each.arg for each in node.keywords if each.arg} - {"tls"}  # of the connection
+                connection = {"tls"} if len(node.args) == 4 else set()  # `ask` of a server that is not in our topology
+                yield words[-1], {each.arg for each in node.keywords if each.arg} - connection
 
 
 def test_every_request_of_the_commands_is_a_verb_with_such_arguments():
