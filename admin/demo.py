@@ -290,7 +290,7 @@ def run(topology: Topology, show: Show) -> None:
     show.children = [supervisor.Child(server.name, Path(server.data)) for server in topology.servers.values()]
     supervisor.Supervisor(show.children, lambda name: service.serve(show.topology, name), show).run()
     if show.given_up:
-        raise MomError(f"{show.given_up}; see {supervisor.LOG} in its folder")
+        raise supervisor.given_up(show.given_up, show.children)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

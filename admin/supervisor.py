@@ -65,7 +65,10 @@ class Child:
 
 
 def given_up(said: str, children: list[Child]) -> MomError:
-    """That a child, which `said` begins with, is not started again, with the end of its log: folders of storms go."""
+    """Why children have ended before their watcher wanted it. Of one that is not started again, which `said` begins
+    with, the end of its log: folders of storms go. Else somebody has stopped us, as `timeout` does or Ctrl-C."""
+    if GAVE_UP not in said:
+        return MomError("stopped by a signal before it was over: nothing is judged")
     logs = [child.folder / LOG for child in children if child.name == said.partition(" ")[0]]
     ends = [log.read_text(errors="replace").splitlines()[-20:] for log in logs if log.exists()]
     return MomError("\n  ".join([f"{said}; its log ends so:", *(line for end in ends for line in end)]))

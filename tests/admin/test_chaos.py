@@ -1,8 +1,10 @@
 """Real processes killed at random under every ordering back end: the logs are clean, and the agents' counts agree."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,19 @@ def test_kills_under_one_back_end(tmp_path):
     assert row["kills"] > 1 and row["told"] == row["heard"] > 32
     assert row["violations"] == row["duplicates"] == row["lost"] == row["unsent"] == row["out_of_turn"] == 0
     assert row["reactions"] >= row["heard"]
+
+
+def test_a_storm_that_a_signal_ends_says_that_and_judges_nothing(tmp_path):
+    """As by `timeout` or Ctrl-C: servers stop in good order then, the first of them before the others."""
+    command = [sys.executable, "-m", "mombroker.admin.bench.chaos", "ks", "--folder", str(tmp_path)]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("*/s8/store.sqlite")):
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    out, error = run.communicate(60)
+    assert (run.returncode, out) == (1, "")
+    assert error == "Error: stopped by a signal before it was over: nothing is judged\n"
 
 
 @pytest.mark.long

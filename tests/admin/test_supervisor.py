@@ -282,3 +282,15 @@ def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock
     assert folder.holder(file) == 0
     os.close(supervisor.hold(tmp_path / "a"))
     assert folder.holder(tmp_path / "none") == 0
+
+
+def test_why_a_watcher_sees_an_end_that_it_did_not_want(tmp_path):
+    """The folders of a storm are gone when its sentence is read."""
+    children = [supervisor.Child(name, tmp_path / name) for name in ("a", "b")]
+    for child in children:
+        child.folder.mkdir()
+        (child.folder / supervisor.LOG).write_text(f"first of {child.name}\nlast of {child.name}\n")
+    said = f"b refused to start and {supervisor.GAVE_UP}: port"
+    assert str(supervisor.given_up(said, children)) == f"{said}; its log ends so:\n  first of b\n  last of b"
+    for text in ("b stopped", "b was killed by SIGKILL"):
+        assert str(supervisor.given_up(text, children)).startswith("stopped by a signal before it was over")
