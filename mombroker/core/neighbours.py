@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from mombroker.core.changes import reordered
@@ -38,13 +38,14 @@ class Neighbours:
     since      the batch that has taken over the topology
     term       of us as the leader of our replicas; 0: we have none
     terms      neighbour that has replicas -> its store, and the newest term of a leader of it that we have met
+    expected   servers that join behind us, and have not begun
     conns      connections that are up, by number
     trouble    peer -> why its link is refused; set by the driver
     """
 
     __slots__ = (
         "tx", "domains", "incarnation", "epochs", "revision", "moving", "judge", "fenced", "since", "conns", "trouble",
-        "term", "terms",
+        "term", "terms", "expected",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, meta: Mapping[str, str | int], domains: Mapping[str, DomainChannel]):
@@ -55,6 +56,7 @@ class Neighbours:
         self.moving: Moving | None = None
         self.judge: Callable[[Hello, str], None] = lambda hello, domain: None
         self.fenced: Callable[[str], int] = lambda server: 0
+        self.expected: Callable[[], Iterable[str]] = tuple
         self.since = self.term = 0
         self.terms: dict[str, tuple[str, int]] = {}
         self.conns: dict[int, Link] = {}
@@ -132,6 +134,11 @@ class Neighbours:
                 f"{self._remedy(hello)}"
             )
         if hello.epoch != self.epochs[part.name]:
+            if hello.server in self.expected():
+                raise PeerRefused(
+                    f"{hello.server} has begun by itself, since nobody of its bus was there at its first start: stop "
+                    "it, put its data folder aside, and start it again; what it has taken so far is in that store alone"
+                )
             raise PeerRefused(
                 f"the clocks of domain {part.name} were started anew for some servers only ({hello.server} is at "
                 f"epoch {hello.epoch}, we are at {self.epochs[part.name]}): run again what has done that, `mom server "

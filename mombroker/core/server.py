@@ -128,6 +128,7 @@ class AgentServer:
         self.truth.is_lost = self.lost.decided
         self.newcomers.tables.insert(0, self.lost.told)
         self.neighbours.fenced = self.homes.fenced = self.lost.fenced
+        self.neighbours.expected = self.newcomers.expected
         self.homes.decided = self.lost.decided
         self.losses = Losses(
             channel, self.dead_letters, self.lost, self.requests.tickets.answer, self.timers.alarm

@@ -96,35 +96,63 @@ def open_store(
     topology: Topology, me: str, secret: bytes, make: Callable[..., SqliteStore] = SqliteStore
 ) -> SqliteStore:
     """The store of a server. If it has none yet, others are asked whether it is new on a bus that runs, neighbours
-    first. Raises MomError."""
+    first: those who are there and do not answer, until they do. Raises MomError."""
     data = topology.servers[me].data
     if not has_store(data):
         near = [peer for domain in topology.domains_of(me) for peer in domain.members]
-        for peer in [peer for peer in dict.fromkeys([*near, *topology.servers]) if peer != me][:MOST_ASKED]:
-            said = _asked(topology, me, peer, secret)
-            if said is None:  # the bus may begin just now; and who refuses us says so in the log
-                continue
-            if "sponsor" in said:
-                return new_store(topology, me, of_sponsor(me, said, secret, tls=tls_of(topology)), make)
-            break
+        peers = [peer for peer in dict.fromkeys([*near, *topology.servers]) if peer != me][:MOST_ASKED]
+        said = _knock(topology, me, peers, secret)
+        if "sponsor" in said:
+            return new_store(topology, me, of_sponsor(me, said, secret, tls=tls_of(topology)), make)
     return make(data, topology, me)
 
 
+def _knock(topology: Topology, me: str, peers: list[str], secret: bytes) -> Invitation:
+    """What the first who answers says; nothing if nobody is there: the bus may begin just now. Who refuses our login
+    says so in the log. Raises MomError if we cannot begin, and for those who are there and say nothing: whoever began
+    without them would have clocks that no server of a running bus takes."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        slow: dict[str, NoAnswer] = {}
+        for peer in peers:
+            try:
+                said = _asked(topology, me, peer, secret)
+            except NoAnswer as error:
+                slow[peer] = error
+            else:
+                if said is not None:
+                    return said
+        if not slow:
+            return {}
+        if time.monotonic() > end:
+            why = "; ".join(map(str, slow.values()))
+            raise MomError(f"{me} may be new on a bus that runs, and nobody says: start it again then ({why})")
+        peers = list(slow)
+        time.sleep(POLL_S)
+
+
 def _asked(topology: Topology, me: str, peer: str, secret: bytes) -> Invitation | None:
-    """What a server says, at whichever of its addresses it is; None if it does not answer."""
+    """What a server says, at whichever of its addresses it is; None if it is not there, refuses us, or is replicas of
+    which none leads. Raises NoAnswer if it is there, and too slow; MomError if we cannot begin."""
+    slow: NoAnswer | None = None
     for listen in topology.servers[peer].listens.split(","):
         try:
             asked = client(me, listen, secret, KNOCK_S, tls_of(topology))
+        except NoAnswer as error:
+            slow = error
+            continue
         except MomError:
             continue
         with asked:
             try:
                 said = asked.request("invitation", server=me, bus=topology.name)
-                if "standby" not in said:
-                    return said
-            except NoAnswer:
-                if not topology.servers[peer].replicas:  # else it is one that does not lead
-                    raise
+            except NoAnswer as error:
+                slow = error
+                continue
+        if "standby" not in said:
+            return said
+    if slow is not None and not topology.servers[peer].replicas:
+        raise slow
     return None
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mombroker.core import newcomers, revision
+from mombroker.core.errors import PeerRefused
 from mombroker.core.meta import ATTACHED, JOINING, KEYS, WAITING
 from mombroker.core.topology import Domain, Server
 from mombroker.store.memory import MemoryStore
@@ -200,6 +201,20 @@ def test_an_invitation_is_given_by_the_sponsor_until_it_is_used(b):
     start(b, "e")
     with pytest.raises(Exception, match="e has joined the bus already, with another store"):
         ask("e")
+
+
+def test_a_newcomer_that_has_begun_without_the_bus_hears_what_to_do(b):
+    """Nobody was there when it was started first, with a file alone."""
+    attach(b)
+    b.topology = with_more(b)
+    b.stores["e"] = MemoryStore(b.topology, "e", "store of e")
+    b.boot("e")
+    with pytest.raises(
+        PeerRefused, match="^e has begun by itself, since nobody .* put its data folder aside, and start"
+    ):
+        b.join("d", "e")
+    start(b, "e")
+    assert alike(b) and not b.servers["e"].newcomers.waiting
 
 
 def test_a_name_whose_agents_are_still_known_is_no_newcomers(b):
