@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.members import Members
 from mombroker.broker.groups.outbox import Outboxes
@@ -63,6 +64,28 @@ def not_barred(prepare: Any) -> Any:
     return prepares
 
 
+def without_copies(copies: Copies, group: str, sender: str, seq: int, payload: bytes) -> None:
+    """A server keeps none of what its members cast: who is out of a view gets nothing back."""
+
+
+def asked_once(ask: Any) -> Any:
+    """When one more is out while a view is made, the others' FLUSHes of before count: what they had of this one by then
+    was not asked for."""
+
+    def asks(home: Home) -> None:
+        change = home.change
+        if change is None or not change.attempt:
+            ask(home)
+            return
+        change.waits = [server for server in change.waits if any(
+            home.where(agent) == server for agent in home.members if agent not in change.out
+        )]  # fmt: skip
+        if not change.waits:
+            home._install()
+
+    return asks
+
+
 CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no flush": (Home, "_ask", no_flush),
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
@@ -70,6 +93,8 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no wait for a state": (Deeds, "meets", no_wait_for_state),
     "waits in a circle": (Members, "_gives_up", patient),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
+    "install without copies": (Copies, "add", without_copies),
+    "asked once": (Home, "_ask", asked_once(Home._ask)),
     "not barred": (Member, "prepare", not_barred(Member.prepare)),
 }
 

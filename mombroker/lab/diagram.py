@@ -10,6 +10,7 @@ from itertools import accumulate, islice
 from mombroker import ordering
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record
+from mombroker.core.words import many
 from mombroker.lab.domain import Domain, Observer, cores, number_of
 from mombroker.lab.domain_workloads import Poisson, multicasts
 from mombroker.lab.networks import Exponential
@@ -200,7 +201,7 @@ def stamped(data: bytes, ints: int) -> str:
 
 
 def _sizes(size: int, ints: int) -> str:
-    return f"{size} bytes, {ints} integers"
+    return f"{many(size, 'byte')}, {many(ints, 'integer')}"
 
 
 def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collection[str] = ()) -> Story:

@@ -37,7 +37,7 @@ def main() -> int:
             f"--losses is for agents, and for --clients {HEIRS} or {MOVING_HEIRS}: "
             "others miss what a lost server takes along"
         )
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     counts: Counter[str] = Counter()
     deaths: Counter[str] = Counter()
     failed: list[Run] = []

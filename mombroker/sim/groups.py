@@ -121,18 +121,21 @@ class Partner(Witness):
 
 
 class Founder(Partner):
-    """It joins all groups at first, and again if their homes were lost, so that nobody waits for one in vain."""
+    """It joins all groups at first."""
 
     def on_create(self) -> None:
         super().on_create()
-        self._found()
+        for group in NAMES:
+            self.join(group)
+
+
+class Opener(Partner):
+    """It joins all groups at the end, and waits for none of them itself: so nobody waits in vain for one whose home was
+    lost."""
 
     @reacts
     def found(self, note: Found) -> None:
         self._saw()
-        self._found()
-
-    def _found(self) -> None:
         for group in NAMES:
             self.join(group)
 
@@ -162,20 +165,21 @@ class Groups(Workload):
         known = [f"{home}/p{n}" for n, home in enumerate(homes)]
         self.founder = f"{rng.choice(servers)}/founder"
         self.ids = [*known, self.founder]
+        self.opener = f"{self.founder.partition('/')[0]}/opener"
         cls = Reader if self.destinations else Partner
         fields = {"known": known, "destinations": self.destinations}
-        made = [(id, Founder if id == self.founder else cls) for id in self.ids]
+        made = [*((id, Founder if id == self.founder else cls) for id in self.ids), (self.opener, Opener)]
         return [
             AgentDecl(id.partition("/")[2], id.partition("/")[0], f"{HERE}:{each.__name__}", fields)
             for id, each in made
         ]
 
     def settle(self, cluster: Cluster) -> None:
-        args = {"to": [self.founder], "type": "sim.found", "fields": {}}
+        args = {"to": [self.opener], "type": "sim.found", "fields": {}}
         cluster.make_room()  # a full server would refuse
         for _ in range(5):  # an operator tries again
             cluster.world.run(cluster.world.now + SECOND)
-            cluster.ask(self.founder.partition("/")[0], "send", args)
+            cluster.ask(self.opener.partition("/")[0], "send", args)
 
     def begin(self, cluster: Cluster, span: int) -> None:
         rng = self.rng
@@ -189,13 +193,14 @@ class Groups(Workload):
             cluster.world.after(int(rng.random() * span), self._exclude, cluster)
 
     def _exclude(self, cluster: Cluster) -> None:
-        """An operator waits for somebody no longer."""
-        args = {"group": self.rng.choice(NAMES), "agent": self.rng.choice(self.ids)}
-        for server in cluster.nodes:
-            cluster.ask(server, "exclude_member", args)
+        """An operator waits for somebody no longer, perhaps for another one as well."""
+        group = self.rng.choice(NAMES)
+        for agent in self.rng.sample(self.ids, self.rng.choice((1, 1, 3))):
+            for server in cluster.nodes:
+                cluster.ask(server, "exclude_member", {"group": group, "agent": agent})
 
     def logs(self, cluster: Cluster) -> dict[str, list[list[Any]]]:
-        return {id: cluster.state(id)["log"] for id in self.ids}
+        return {id: cluster.state(id)["log"] for id in (*self.ids, self.opener)}
 
     def counts(self, cluster: Cluster) -> dict[str, int]:
         entries = [entry for log in self.logs(cluster).values() for entry in log]
@@ -209,7 +214,7 @@ class Groups(Workload):
 
     def faults(self, cluster: Cluster) -> list[str]:
         logs = self.logs(cluster)
-        ledgers = {id: cluster.state(id)["ledger"] for id in self.ids}
+        ledgers = {id: cluster.state(id)["ledger"] for id in logs}
         lost = cluster.losses is not None if isinstance(cluster, Trial) else False
         wrong = [*synchrony(logs), *totals(logs), *causal(logs, lost), *alike(logs, ledgers), *left(cluster)]
         return [*wrong, *unheard(logs, lost), *returned(logs)]
@@ -235,6 +240,7 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
     """All members of a view have the same casts in it, but for what its sender has got back; nobody else has any; and
     all know the same members, in the same order of views."""
     back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
+    numbers = {entry[4]: entry[2] for log in logs.values() for entry in log if entry[0] == "v"}
     for group in NAMES:
         views: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
         orders = dict[str, list[str]]()
@@ -256,7 +262,9 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
             }  # fmt: skip
             if len({*sets.values()}) > 1:
                 yield f"the members of view {view} of {group} have different casts: {_shown(sets)}"
-            if missing := [id for id in members if id not in those and _was_in(logs[id], group, view, orders, id)]:
+            if missing := [
+                id for id in members if id not in those and _was_in(logs[id], group, view, orders, numbers, id)
+            ]:
                 yield f"{missing} never came into view {view} of {group}"
             if any(got for id, (_, got) in those.items() if id not in members):
                 yield f"somebody has casts of view {view} of {group} and is not in it"
@@ -272,11 +280,16 @@ def _lost_home(log: list[list[Any]], group: str, view: str) -> bool:
     return not members and following.partition("#")[0] != view.partition("#")[0]
 
 
-def _was_in(log: list[list[Any]], group: str, view: str, orders: dict[str, list[str]], id: str) -> bool:
+def _was_in(
+    log: list[list[Any]], group: str, view: str, orders: dict[str, list[str]], numbers: dict[str, int], id: str
+) -> bool:
     """Was it in the view before this one, by what others have seen? Else it had no state yet, has given up waiting for
     it, and joined again."""
     seen = {each: members for each, members, _ in _stays(log, group)}
-    before = {order[at - 1] for order in orders.values() if view in order and (at := order.index(view)) > 0}
+    before = {
+        order[at - 1] for order in orders.values()
+        if view in order and (at := order.index(view)) > 0 and numbers[order[at - 1]] + 1 == numbers[view]
+    }  # fmt: skip
     return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in before)
 
 

@@ -34,10 +34,9 @@ class Member(Agent):
     @reacts
     def do(self, note: Do) -> None:
         ledger = self.group("ledger")
-        if note.what == "join":
-            self.join("ledger")
-        elif note.what == "leave":
-            self.leave("ledger")
+        if {*note.what.split()} <= {"join", "leave"}:
+            for what in note.what.split():
+                self.join("ledger") if what == "join" else self.leave("ledger")
         else:
             for text in note.text.split():
                 ledger.cast(Said(text), order=note.what)
@@ -180,6 +179,19 @@ def test_an_operator_sees_who_holds_up_a_view_and_goes_on_without():
     assert bus.state("z")["views"][-1] == bus.state("x")["views"][-1]
     told(bus, "z", "join")
     assert bus.state("x")["views"][-1][:2] == [5, ["a/x", "c/z"]]
+    bus.check()
+
+
+def test_who_changes_its_mind_more_than_once_is_in_each_view_that_follows():
+    bus = Bus({"a/x": Member, "b/y": Member, "c/z": Member})
+    told(bus, "x", "join")
+    told(bus, "y", "join")
+    told(bus, "x", "leave join leave")
+    told(bus, "z", "join")
+    assert [view[1] for view in bus.state("x")["views"]] == [
+        ["a/x"], ["a/x", "b/y"], ["b/y"], ["b/y", "a/x"], ["b/y"]
+    ]  # fmt: skip
+    assert bus.state("z")["views"][-1][1] == ["b/y", "c/z"]
     bus.check()
 
 

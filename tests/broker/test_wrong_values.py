@@ -113,7 +113,7 @@ class Town:
             "g.flush": ("b/group:g", [1, 1, {"a/x": 5}]), "g.place": ("b/group:g", [f"{AGENTS}.Count", b"\x90"]),
             "g.prepare": ("b/_groups", [1, 1, ["a/x"]]), "g.placed": ("b/_groups", ["b/clerk", 1]),
             "g.ack": ("b/group:g", [1, {"a/x": 5}]), "g.stable": ("b/_groups", ["g", 1, {"a/x": 5}]),
-            "g.ended": ("b/_groups", ["b/group:g", "b/clerk", True, 1]),
+            "g.ended": ("b/_groups", ["b/group:g", "b/clerk", True, 1, 0]),
             "mom.NotDelivered": ("b/clerk", ["g", f"{AGENTS}.Count", b"\x90", "no"]),
             "g.busy": ("b/_groups", ["g", 1, ["b/clerk"]]),
             "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True]),

@@ -5,7 +5,10 @@ import pytest
 from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
-SHOWN = {"no flush": 1, "no wait": 2, "not inhibited": 7, "no wait for a state": 2, "not barred": 10}
+SHOWN = {
+    "no flush": 1, "no wait": 2, "not inhibited": 7, "no wait for a state": 2, "not barred": 37,
+    "install without copies": 37, "asked once": 88,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [*range(1, 7)])
@@ -21,7 +24,7 @@ def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
     assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize("seed", [1, 2, 5, 60073, 60266, 60286])
 def test_members_that_are_left_after_a_loss_have_the_same_casts(seed):
     result = run(seed, groups=True, losses=True)
     assert not result.wrong
@@ -36,10 +39,10 @@ def test_members_that_are_left_after_a_loss_have_the_same_casts_in_many_runs(par
 
 
 def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():
-    """Seeds 20, 56 and 81 of the first 120 with losses show it."""
+    """Of the first 60 seeds with losses 10, 11, 23, 38 and 56 show it."""
     with broken("a place without a number"):
-        assert "violations" in "".join(run(20, groups=True, losses=True).wrong)
-    assert not run(20, groups=True, losses=True).wrong
+        assert "violations" in "".join(run(11, groups=True, losses=True).wrong)
+    assert not run(11, groups=True, losses=True).wrong
 
 
 @pytest.mark.parametrize("control", SHOWN)

@@ -9,6 +9,7 @@ import msgpack
 
 from mombroker.broker.groups.notes import (
     Ack,
+    Ended,
     Flush,
     Join,
     Leave,
@@ -58,6 +59,10 @@ class Group(Native):
         if state:
             values, self.ends, *_ = msgpack.unpackb(state)
             self.home.load(values)
+
+    def repeated(self, source: str) -> bool:
+        """Its name was forgotten while a loss was dealt with, and it is here."""
+        return True
 
     def pack(self) -> bytes:
         packed: bytes = pack([self.home.values(), self.ends])
@@ -128,7 +133,11 @@ class Group(Native):
         home = self.home
         members = [*home.members, *(home.change.joined if home.change else ()), *(agent for _, agent, _ in home.wishes)]
         if gone := [agent for agent in members if self._where(agent) in servers]:
+            number, there = home.number, self.tx.topology.servers
             home.exclude(gone, lost=True)
+            for agent in gone:  # what we have told it before may come yet
+                if (server := self._where(agent)) in there:
+                    self.natives.post(self.id, f"{server}/{SERVERS}", Ended(self.id, agent, view=number))
             self._changed()
 
     def exclude(self, agent: str) -> None:

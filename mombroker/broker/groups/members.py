@@ -189,8 +189,11 @@ class Members(Native):
         if agent in note.joined and mine is not None and mine.inside:  # it was out, and has not been told
             self._end(mine)
             mine = self.new(note.group, message.source, agent)
-        if mine is None and agent in note.members:  # what it was is lost, and it has not asked since
-            self.say(agent, (message.source,), Leave())
+        if mine is None and agent in note.members:  # it has changed its mind more than once, or is cut off
+            there = self.tx.written("agents", agent) is not None
+            if agent in note.joined and there:
+                self.new(note.group, message.source, agent)
+            self.say(agent, (message.source,), Leave(gone=not (agent in note.joined and there)))
         return self._offer(message, agent, note.group)
 
     def _offer(self, message: Message, agent: str, group: str) -> bool:
@@ -332,7 +335,9 @@ class Members(Native):
         """A group to which an agent has said something is not there."""
         note: Ended = note_of(message)
         for mine in self.all():
-            if (mine.home, mine.agent) == (note.home, note.agent):
+            if (mine.home, mine.agent) == (note.home, note.agent) and (
+                not note.view or (mine.inside and mine.member.number <= note.view)
+            ):
                 self._end(mine)
         if note.asked and (entry := self.outboxes.placed(note.agent, note.number or LAST)) is not None:
             group, _, wire, payload, _ = entry.value

@@ -168,13 +168,14 @@ class Stable(GroupNote):
 @dataclass(slots=True)
 class Ended(GroupNote):
     """Nobody is there to whom an agent has said something: a group has ended. `asked`: it was a cast, by a message with
-    this number."""
+    this number. `view`: it goes on without an agent that is cut off, which was in no later view than this."""
 
     wire = "g.ended"
     home: str
     agent: str
     asked: bool = False
     number: Count = 0
+    view: Count = 0
 
     def agents(self) -> list[str]:
         return [self.home, self.agent]
