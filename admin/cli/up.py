@@ -210,10 +210,26 @@ def _supervisor(file: Path, topology: "Topology", servers: "list[Server]", watch
     logs = {server.label: Path(server.data) / supervisor.LOG for server in servers}
 
     def serve(name: str) -> int:
-        return service.serve(topology, name, load=lambda: options.load(file), file=logs[name], makes=makes(file))
+        now = _as_written(file, topology, name)
+        return service.serve(now, name, load=lambda: options.load(file), file=logs[name], makes=makes(file))
 
     children = [supervisor.Child(server.label, Path(server.data)) for server in servers]
     return supervisor.Supervisor(children, serve, watch)
+
+
+def _as_written(file: Path, former: "Topology", name: str) -> "Topology":
+    """The file as it is at this start of a server. What is wrong with it is told, and the former is kept."""
+    try:
+        topology = options.load(file)
+        at, was = topology.process(name), former.process(name)
+        if at is None:
+            raise MomError(f"the topology file has no server {name!r} any more")
+        if was is not None and at.data != was.data:
+            raise MomError(f"its data folder is {was.data}, and another one needs `mom down` and `mom up`")
+    except MomError as error:
+        print(f"{name} keeps the settings that it had: {error}", file=sys.stderr)
+        return former
+    return topology
 
 
 class Tails:

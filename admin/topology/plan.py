@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,24 +79,29 @@ class Plan:
         yield from (f"  {line}" for line in [*self.lines, *self.moves])
         if self.first is not None:
             yield (
-                f"{listed(change.newcomers, 12)} join first, each in a domain of its own, for which nobody pauses "
-                f"(revision {self.number + 1}); when they run, the domains change (revision {self.number + 2})"
+                f"{_do(change.newcomers, 'joins first, in', 'join first, each in')} a domain of its own, for which "
+                f"nobody pauses (revision {self.number + 1}); when all run, the domains change "
+                f"(revision {self.number + 2})"
             )
         for server, things in self.holds.items():
             does = "gives up" if change.drop else "holds"
             yield f"{server} leaves, and {does} {leaving.listed(things) if things else 'nothing'}"
         for each in change.attached:
-            yield f"{listed(each.servers, 12)} hang at {each.sponsor}, by {listed(each.domains, 12)}"
+            yield f"{_do(each.servers, 'hangs', 'hang')} at {each.sponsor}, by {listed(each.domains, 12)}"
         if self.pauses:
             frozen = listed(change.frozen, 12)
-            yield f"{listed(self.pauses, 12)} pause for what enters {frozen} there; all others go on as they are"
+            yield f"{_do(self.pauses, 'pauses', 'pause')} for what enters {frozen} there; all others go on as they are"
         yield from self.waiting
         if self.needed:
             yield f"{listed(self.needed, 12)} must be up for this: started, the change goes on"
         if rest := [name for name in self.down if name not in self.needed]:
-            yield f"{listed(rest, 12)} {'is' if len(rest) == 1 else 'are'} down, and will learn of it later"
+            yield f"{_do(rest, 'is', 'are')} down, and will learn of it later"
         if self.hidden:
             yield f"{listed(self.hidden, 12)}: this machine has no token of them, so what they hold is not known here"
+
+
+def _do(names: Sequence[str], one: str, many: str) -> str:
+    return f"{listed(names, 12)} {one if len(names) == 1 else many}"
 
 
 def of_text(file: Path, text: str, drop: bool) -> dict[str, Any]:

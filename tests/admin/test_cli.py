@@ -12,6 +12,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -226,6 +227,35 @@ def test_servers_are_looked_after_where_nobody_waits_for_them_any_more(tmp_path)
         os.kill(first, signal.SIGKILL)
         until(lambda: folder.holder(data / LOCK) not in (0, first))
     finally:
+        bus.down()
+
+
+def test_a_server_starts_with_the_settings_that_the_file_has_by_then(tmp_path):
+    """One that was killed does so even while somebody edits the file."""
+    bus = one(tmp_path)
+    bus.up()
+    try:
+        bus.listen("a")
+        url = urlsplit(bus.urls["a"])
+        bus.mom("server", "restart", "a")
+        socket.create_connection((url.hostname, url.port)).close()
+        data, text = Path(config.load(bus.file).servers["a"].data), bus.file.read_text()
+        for edited, why in [
+            (text + "\n[", "a keeps the settings that it had: "),
+            (
+                text.replace('data = "a"', 'data = "other"'),
+                f"its data folder is {data}, and another one needs `mom down`",
+            ),
+        ]:
+            first = folder.holder(data / LOCK)
+            bus.file.write_text(edited)
+            os.kill(first, signal.SIGKILL)
+            until(lambda first=first: folder.holder(data / LOCK) not in (0, first))
+            bus.file.write_text(text)
+            until(bus.all_up)
+            assert why in (data / supervisor.LOG).read_text()
+    finally:
+        bus.file.write_text(text)
         bus.down()
 
 

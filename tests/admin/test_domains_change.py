@@ -180,7 +180,7 @@ def test_one_apply_attaches_a_newcomer_and_changes_the_domains_that_it_is_to_be_
     wanted(bus, {"x": "ad", "y": "dc"}, "")
     plan = bus.json("topology", "plan")
     assert (plan["steps"], plan["kind"], plan["newcomers"], plan["refused"]) == (2, "freeze", ["d"], "")
-    assert "d join first, each in a domain of its own" in bus.mom("topology", "plan").stdout
+    assert "d joins first, in a domain of its own" in bus.mom("topology", "plan").stdout
     assert "start d, and apply" in bus.mom("topology", "apply", "--yes", "--no-wait").stdout and number(bus) == was + 1
     applied = bus.popen("topology", "apply", "--yes")
     try:
