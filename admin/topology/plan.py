@@ -97,7 +97,8 @@ class Plan:
         if rest := [name for name in self.down if name not in self.needed]:
             yield f"{_do(rest, 'is', 'are')} down, and will learn of it later"
         if self.hidden:
-            yield f"{listed(self.hidden, 12)}: this machine has no token of them, so what they hold is not known here"
+            them, they = ("it", "it holds") if len(self.hidden) == 1 else ("them", "they hold")
+            yield f"{listed(self.hidden, 12)}: this machine has no token of {them}, so what {they} is not known here"
 
 
 def _do(names: Sequence[str], one: str, many: str) -> str:

@@ -1,5 +1,7 @@
 """`mom server join`, and a newcomer that a file brings, on a bus of real processes."""
 
+import os
+import signal
 import threading
 import time
 from math import inf
@@ -7,7 +9,9 @@ from math import inf
 import pytest
 
 from mombroker import jms
+from mombroker.admin import supervisor
 from mombroker.net import config
+from mombroker.store import folder
 from tests.admin.processes import Processes, free_ports, write_topology
 from tests.admin.test_topology_change import digest
 
@@ -153,6 +157,42 @@ def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
     assert bus.json("topology", "history")[0]["changes"] == [
         f"+ server e at 127.0.0.1:{port}", "+ domain b-e: b and e by fifo",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.long)])
+def test_a_newcomer_begins_though_it_and_its_sponsor_are_killed_meanwhile(tmp_path, kills):
+    """At any moment from when it has made its folder until it serves: it has nothing then, or all that it needs."""
+    file = write_topology(tmp_path, {"x": "ab"}, {})
+    bus = Processes(file)
+    bus.up()
+    try:
+        begin, (port,) = (text := file.read_text()).index("[domains."), free_ports(1)
+        server = f'[servers.c]\nlisten = "127.0.0.1:{port}"\ndata = "c"\n'
+        file.write_text(f'{text[:begin]}{server}{text[begin:]}\n[domains.y]\nservers = ["b", "c"]\n')
+        bus.mom("topology", "apply", "--yes")
+        while "revision 2 of the topology is in force" not in (tmp_path / "b" / supervisor.LOG).read_text():
+            time.sleep(0.05)
+        for at in range(kills):
+            newcomer = bus.serve("c")
+            while not (tmp_path / "c" / folder.LOCK).exists():
+                assert newcomer.poll() is None
+                time.sleep(0.002)
+            time.sleep(0.3 * at / kills)
+            if at % 2 and (sponsor := folder.holder(tmp_path / "b" / folder.LOCK)):
+                os.kill(sponsor, signal.SIGKILL)
+            newcomer.kill()
+            newcomer.communicate()
+        newcomer = bus.serve("c")
+        try:
+            while "serves clients from now on" not in (log := (tmp_path / "c.txt").read_text()):
+                assert newcomer.poll() is None, log
+                time.sleep(0.05)
+        finally:
+            newcomer.terminate()
+            newcomer.communicate()
+        assert "begun by itself" not in log
+    finally:
+        bus.down()
 
 
 def test_a_server_joins_a_bus_whose_links_use_tls(tmp_path, monkeypatch):
