@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,10 +19,12 @@ from mombroker.gateway.times import Timers, Times
 from mombroker.gateway.web.http import HEADERS, Answer, Request, said
 
 HEAD_BYTES = 16 << 10  # of a request: its first line and headers
+HEADERS_MOST = 100  # of a request: each takes its time, and a stranger's read is full of them
 BODY_BYTES = 16 << 10  # of a request; kept is that of a POST alone
 WRITE_BYTES = 64 << 10  # of an answer, given to the system at once
 IDLE_S = 60.0  # between two requests
 ANSWER_S = 60.0  # from a request to the last byte of its answer
+_BLANK = re.compile(rb"\n\r?\n")  # the end of a head
 
 
 class Owner(TypingProtocol):
@@ -46,7 +50,7 @@ class Visitor(Protocol):
         self.lost = False
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._request: Request | None = None  # that is being answered, or of which the body still comes
-        self._size, self._body = 0, bytearray()
+        self._body = bytearray()
         self._begun = self._answering = self._closing = False
         self._out: memoryview[int] = memoryview(b"")
         self._timers = Timers(web.reactor.callLater)
@@ -104,6 +108,10 @@ class Visitor(Protocol):
     def _read(self) -> None:
         try:
             while not (self._answering or self._closing):
+                if self._http.their_state is h11.IDLE and self._many():
+                    sentence = f"a request here has {HEADERS_MOST} headers at most"
+                    self.answer(said(431, sentence, connection="close"))
+                    return
                 event = self._http.next_event()
                 if event is h11.NEED_DATA or event is h11.PAUSED:
                     return
@@ -114,18 +122,22 @@ class Visitor(Protocol):
             else:
                 self._end()
 
+    def _many(self) -> bool:
+        """Whether what comes next has more headers than a request may have: before they are taken apart."""
+        data, _ = self._http.trailing_data
+        end = _BLANK.search(data)
+        return data.count(b"\n", 0, end.start() if end else len(data)) > HEADERS_MOST
+
     def _take(self, event: Any) -> None:
         if isinstance(event, h11.Request):
             headers: dict[str, str] = {}
             for name, value in ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers):
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
             self._request = Request(event.method.decode("ascii"), event.target.decode("latin-1"), headers)
+            self._expect(headers)
         elif isinstance(event, h11.Data):
             assert self._request is not None, "the body of no request"
-            self._size += len(event.data)
-            if self._size > BODY_BYTES:
-                self.answer(said(413, f"a request here has {BODY_BYTES} bytes of body at most", connection="close"))
-            elif self._request.method == "POST":
+            if self._request.method == "POST":
                 self._body += event.data
         elif isinstance(event, h11.EndOfMessage):
             assert self._request is not None, "the end of no request"
@@ -133,6 +145,15 @@ class Visitor(Protocol):
             self.web.serve(self, replace(self._request, body=bytes(self._body)))
         else:
             self._end()
+
+    def _expect(self, headers: Mapping[str, str]) -> None:
+        """A body, if it is not too large, and not of chunks, which may be of one byte each."""
+        if "transfer-encoding" in headers:
+            self.answer(said(411, "the body of a request here has a Content-Length", connection="close"))
+        elif int(headers.get("content-length", "0")) > BODY_BYTES:
+            self.answer(said(413, f"a request here has {BODY_BYTES} bytes of body at most", connection="close"))
+        elif self._http.they_are_waiting_for_100_continue:
+            self.transport.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
 
     def _busy(self) -> None:
         self._answering = True
@@ -159,7 +180,7 @@ class Visitor(Protocol):
         """The answer is with the system: the next request may come, if one may."""
         self._timers.unset("answer")
         self._request, self._answering, self._begun = None, False, False
-        self._size, self._body = 0, bytearray()
+        self._body = bytearray()
         http = self._http
         if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
             self._end()

@@ -28,16 +28,17 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`headers`: names in lower case; what several of one name say is joined by commas. `body`: of a POST alone."""
+    """`headers`: names in lower case; what several of one name say is joined by commas. `body`: of a POST alone.
+    `path`: of the target, as it is meant."""
 
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    path: str = field(init=False)
 
-    @property
-    def path(self) -> str:
-        return unquote(self.target.partition("?")[0])
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", unquote(self.target.partition("?")[0]))
 
     @property
     def query(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +11,7 @@ from mombroker.gateway.session import Session, Sessions
 from mombroker.gateway.web import websocket
 from mombroker.gateway.web.websocket import Broken, Frames
 
-MAX_EARLY_PINGS = 10  # before the login
+MAX_EARLY_FRAMES = 250  # before the login: each takes its time, and a stranger's read is full of empty ones
 
 
 def _inner(name: str) -> Any:
@@ -49,7 +50,7 @@ class WebSocketSession:
 
     def __init__(self, inner: Session):
         self.inner = inner
-        self._frames = Frames()
+        self._frames = Frames(MAX_EARLY_FRAMES)
         self._out: list[bytes] = []
         self._code = 0  # with which we end, once we do
         self._ended = False  # our last frame is in the output
@@ -90,8 +91,9 @@ class WebSocketSession:
         try:
             if payload := frames.feed(data):
                 inner.receive(payload)
-            if frames.ping is not None:
-                self._pong(frames.ping)
+            if frames.ping is not None:  # of several that came together the last is answered
+                self._out.append(websocket.frame(websocket.PONG, frames.ping))
+                frames.ping = None
         except Broken as error:
             inner.end(str(error))
             self._code = error.code
@@ -99,14 +101,8 @@ class WebSocketSession:
             if frames.closed and not self.closed:
                 self._code = frames.closed
 
-    def _pong(self, payload: bytes) -> None:
-        """Of several pings that came together the last is answered."""
-        if self.inner.state in ("new", "login") and self._frames.pings > MAX_EARLY_PINGS:
-            raise Broken(websocket.REFUSED, "too many pings before the login")
-        self._frames.ping = None
-        self._out.append(websocket.frame(websocket.PONG, payload))
-
     def accept(self) -> None:
+        self._frames.most = math.inf
         self.inner.accept()
 
     def reply(self, said: list[Reply]) -> None:

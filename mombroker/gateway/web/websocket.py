@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import math
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -92,13 +93,13 @@ class Frames:
     """The frames of a client.
 
     ping    the payload of the last one that is not answered yet; None: there is none
-    pings   how many came
+    most    how many frames may come from now on
     closed  the code with which the client ended, or NORMAL if it gave none; 0: it goes on
     """
 
     __slots__ = (
         "ping",
-        "pings",
+        "most",
         "closed",
         "_kept",
         "_left",
@@ -110,9 +111,10 @@ class Frames:
         "_split",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf):
+        self.most = most
         self.ping: bytes | None = None
-        self.pings = self.closed = 0
+        self.closed = 0
         self._kept = b""  # of a head or a control frame that is not whole: less than CONTROL_BYTES + 14
         self._left = 0  # bytes of a payload that are still to come
         self._mask = b""
@@ -132,6 +134,9 @@ class Frames:
                     self._kept = data[at:]
                     break
                 at = body
+                self.most -= 1
+                if self.most < 0:
+                    raise Broken(REFUSED, "too many frames before the login")
             if self._left:
                 piece = data[at : at + self._left]
                 at += len(piece)
@@ -175,7 +180,7 @@ class Frames:
             return -1
         payload = _unmasked(data[body : body + size], data[at + 2 : body])
         if opcode == PING:
-            self.ping, self.pings = payload, self.pings + 1
+            self.ping = payload
         elif opcode == CLOSE:
             self.closed = _code(payload)
         return body + size

@@ -3,7 +3,7 @@
 import pytest
 
 from mombroker.gateway.web import connection, port
-from mombroker.gateway.web.connection import ANSWER_S, BODY_BYTES, HEAD_BYTES, IDLE_S
+from mombroker.gateway.web.connection import ANSWER_S, BODY_BYTES, HEAD_BYTES, HEADERS_MOST, IDLE_S
 from mombroker.gateway.web.http import Answer
 from tests.gateway.web.world import WebWorld, basic, request
 
@@ -90,14 +90,49 @@ def test_a_head_that_is_too_long_is_refused_before_it_is_kept(world):
     assert visitor.answer()[0] == 431 and visitor.ending
 
 
-def test_a_body_is_not_kept(world):
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_head_of_very_many_headers_is_refused_before_it_is_taken_apart(world, whole):
+    """A read of them takes ten times as long as one request, for each connection of a stranger."""
+    lines = b"a:\r\n" * (HEADERS_MOST - 1)
+    assert world.visit().ask("/healthz", Host="x\r\n" + lines.decode().removesuffix("\r\n"))[0] == 200
     visitor = world.visit()
-    visitor.receive(request(Content_Length=str(10 * BODY_BYTES)))
-    for _ in range(BODY_BYTES // 1000):
-        visitor.receive(b"x" * 1000)
-        assert len(visitor.protocol._http._receive_buffer) == 0
-    visitor.receive(b"x" * 1000)
+    visitor.receive(b"GET /healthz HTTP/1.1\r\nHost: a\r\na: b\r\n" + lines + b"\r\n" * whole)
+    assert visitor.answer()[0] == 431 and visitor.ending
+    many = world.visit()
+    many.receive(request() * HEADERS_MOST)
+    answers = many.all()  # of as many requests, which are one behind the other
+    assert answers.count(b"HTTP/1.1 200 ") > 1 and answers.count(b"HTTP/1.1 ") == answers.count(b"HTTP/1.1 200 ")
+
+
+def test_a_body_of_chunks_is_refused_at_its_head(world):
+    """They may be of one byte each."""
+    visitor = world.visit()
+    visitor.receive(request("/api/purge", "POST", Transfer_Encoding="chunked") + b"1\r\na\r\n" * 1_000)
+    assert visitor.answer()[0] == 411 and visitor.ending
+    visitor.lose()
+    assert idle(world)
+
+
+def test_a_body_is_kept_of_what_changes_something_alone_and_one_too_large_is_refused_at_its_head(world):
+    visitor = world.visit()
+    visitor.receive(request(Content_Length=str(BODY_BYTES)))
+    for _ in range(BODY_BYTES // 1024):
+        assert visitor.all() == b""
+        visitor.receive(b"x" * 1024)
+        assert len(visitor.protocol._http._receive_buffer) == len(visitor.protocol._body) == 0
+    assert visitor.answer()[0] == 200
+    visitor.receive(request(Content_Length=str(BODY_BYTES + 1)))
     assert visitor.answer()[0] == 413 and visitor.ending
+
+
+def test_who_waits_with_a_body_until_it_is_wanted_is_told_to_go_on(world):
+    visitor = world.visit()
+    visitor.receive(request("/healthz", Content_Length="2", Expect="100-continue"))
+    assert visitor.all() == b"HTTP/1.1 100 \r\n\r\n"
+    visitor.receive(b"{}")
+    assert visitor.answer()[0] == 200
+    visitor.receive(request("/healthz", Content_Length=str(BODY_BYTES + 1), Expect="100-continue"))
+    assert visitor.answer()[0] == 413
 
 
 def test_a_method_that_would_change_something_is_refused(world):

@@ -8,7 +8,7 @@ from mombroker.broker.message import ClientMessage
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway.connection import EARLY_BYTES
 from mombroker.gateway.session import Session
-from mombroker.gateway.web.session import MAX_EARLY_PINGS, OverWebSocket
+from mombroker.gateway.web.session import MAX_EARLY_FRAMES, OverWebSocket
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V12
 from tests.gateway.web.test_connection import idle
@@ -187,13 +187,25 @@ def test_what_comes_before_the_login_is_bounded_as_on_TCP(world):
     assert [frame.command for frame in browser.frames()] == ["ERROR"] and browser.socket.ending
 
 
-def test_pings_before_the_login_are_few(world):
+@pytest.mark.parametrize(("opcode", "last"), [(ABNF.OPCODE_PING, 1), (ABNF.OPCODE_PONG, 1), (ABNF.OPCODE_CONT, 0)])
+def test_frames_before_the_login_are_few_whatever_they_are(world, opcode, last):
+    """A read is full of empty ones, and each takes its time."""
     browser = Browser(world)
-    for _ in range(MAX_EARLY_PINGS):
-        browser.send(b"p", ABNF.OPCODE_PING)
-        assert browser.read() == [(ABNF.OPCODE_PONG, b"p")]
-    browser.send(b"p", ABNF.OPCODE_PING)
+    browser.send(b"", ABNF.OPCODE_TEXT, 0)
+    for _ in range(MAX_EARLY_FRAMES - 1):
+        browser.send(b"", opcode, last)
+    browser.read()
+    assert not browser.socket.ending
+    browser.send(b"", opcode, last)
     assert browser.read()[-1][0] == ABNF.OPCODE_CLOSE and browser.socket.ending
+
+
+def test_frames_after_the_login_are_as_many_as_they_like(world):
+    browser = connected(world)
+    for _ in range(2 * MAX_EARLY_FRAMES):
+        browser.send(b"\n")
+    browser.read()
+    assert not browser.socket.ending
 
 
 def test_of_pings_that_come_together_the_last_is_answered(world):
