@@ -94,11 +94,14 @@ def _kind(topic: bool) -> str:
 NUMBER_AT, TAG_AT = 16, 22  # in a frame
 
 
-def _frame(address: str, size: int, durable: bool) -> bytes:
+def _frame(address: str, topic: bool, size: int, durable: bool) -> bytes:
     """A transfer of a BytesMessage as Qpid JMS 2 writes it, number, tag, time and the end of its id left at 0."""
     transfer = bytes((0x00, 0x53, 0x14, 0xC0, 15, 5, 0x43, 0x70, 0, 0, 0, 0, 0xA0, 4, 0, 0, 0, 0, 0x43, 0x42))
     header = performative(0x70, [boolean(durable)])
-    named = [(symbol("x-opt-jms-dest"), b"\x51\x00"), (symbol("x-opt-jms-msg-type"), b"\x51\x03")]
+    named = [
+        (symbol("x-opt-jms-dest"), b"\x51\x01" if topic else b"\x51\x00"),
+        (symbol("x-opt-jms-msg-type"), b"\x51\x03"),
+    ]
     id = string(f"ID:{uuid.uuid4()}:1:1:1-{'0' * DIGITS}")
     kind = symbol("application/octet-stream")
     fields = b"".join([id, NULL, string(address), NULL, NULL, NULL, kind, NULL, NULL, codec.timestamp(0)])
@@ -116,7 +119,7 @@ class AmqpProducer(Sender):
         self.line = AmqpLine(at)
         target = performative(performatives.TARGET, [string(address), *[NULL] * 5, symbols([_kind(topic)])])
         self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
-        one = _frame(address, size, durable)
+        one = _frame(address, topic, size, durable)
         self.length = len(one)
         self.frames = bytearray(one * FRAMES)
         self.id_at, self.time_at = one.index(b"0" * DIGITS + b"@"), one.index(b"\x83" + bytes(8)) + 1

@@ -26,6 +26,7 @@ class Bus:
     """Runs while it is open. `groups` are the servers of each process; those named in none do not run. A process of one
     replica is `[SERVER/REPLICA]`.
 
+    python      has a mombroker of its own, by which the processes run. None: this one
     slow        ms by which each write of a process takes longer, by the first of its group
     began       monotonic seconds when the first process was started
     started_s   from then until all answered
@@ -40,8 +41,9 @@ class Bus:
         folder: Path | None = None,
         prepare: Callable[[Topology], None] = lambda topology: None,
         slow: dict[str, int] | None = None,
+        python: Path | None = None,
     ):
-        self.slow = slow or {}
+        self.slow, self.python = slow or {}, python
         self.topology, self.groups, self.clock, self.prepare = topology, groups, clock, prepare
         self.processes: list[subprocess.Popen[bytes]] = []
         self.began = self.started_s = 0.0
@@ -89,10 +91,12 @@ class Bus:
 
     def _process(self, file: Path, group: Sequence[str]) -> "subprocess.Popen[bytes]":
         module = "mombroker.admin.bench.process"
-        command = [sys.executable, "-m", module, "--file", str(file), *group, "--clock", self.clock]
+        command = [self.python or sys.executable, "-m", module, "--file", str(file), *group, "--clock", self.clock]
         command += ["--slow", str(self.slow.get(group[0], 0))]
         root = Path(mombroker.__file__).resolve().parent.parent
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+        if self.python:
+            del env["PYTHONPATH"]
         with open(self.folder / "log.txt", "ab") as log:
             return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

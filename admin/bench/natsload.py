@@ -1,5 +1,5 @@
-"""A producer and a consumer of a JetStream that three servers of NATS keep, as those of stompload.py: they cost next to
-nothing beside the broker. The stream is made anew for each round."""
+"""A producer and a consumer of a JetStream, as those of stompload.py: they cost next to nothing beside the broker. The
+stream is made anew for each round; servers of a cluster keep it in three copies, a server alone in one."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from mombroker.admin.bench.stompload import CHUNK, FRAMES, Broker, Line, Sender
 from mombroker.core.errors import MomError
 
 STREAM, SUBJECT, INBOX, DELIVER = "mom-bench", "mom-bench.q", "_INBOX.mom-bench", "mom-bench-deliver"
-REPLICAS = 3
+COPIES = 3  # in a cluster
 MESSAGE = re.compile(rb"MSG \S+ \S+ (\$JS\.ACK\S+) \d+\r\n[^\r]*\r\n")
 PATIENCE_S = 30.0
 
@@ -20,7 +20,8 @@ class NatsLine(Line):
     def login(self) -> None:
         options = {"verbose": False, "pedantic": False, "user": self.at.login, "pass": self.at.passcode}
         self.socket.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
-        self.until(b"PONG\r\n")
+        said = self.until(b"PONG\r\n")
+        self.copies = COPIES if b'"cluster":' in said else 1
 
     def until(self, wanted: bytes) -> bytes:
         self.socket.settimeout(PATIENCE_S)
@@ -54,14 +55,14 @@ class NatsLine(Line):
 
 
 class NatsConsumer:
-    """Makes the stream, of which all servers keep a copy on disk, and takes its messages, each with an ack."""
+    """Makes the stream, which is kept on disk, and takes its messages, each with an ack."""
 
     def __init__(self, at: Broker, prefetch: int, came: Callable[[int], None]):
         self.came, self.got, self.tail = came, 0, b""
         self.line = NatsLine(at)
         self.line.api(f"STREAM.DELETE.{STREAM}")
         self.line.must(
-            f"STREAM.CREATE.{STREAM}", name=STREAM, subjects=[SUBJECT], storage="file", num_replicas=REPLICAS,
+            f"STREAM.CREATE.{STREAM}", name=STREAM, subjects=[SUBJECT], storage="file", num_replicas=self.line.copies,
             retention="workqueue",
         )  # fmt: skip
         self.line.socket.sendall(f"SUB {DELIVER} 1\r\n".encode())

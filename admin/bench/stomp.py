@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from tempfile import gettempdir
 
 from mombroker.admin.bench.amqpload import AmqpConsumer, AmqpProducer
@@ -27,7 +28,7 @@ WARM_UP = 2_000  # messages before the first round of a case
 @dataclass(slots=True, frozen=True)
 class Case:
     """flow: producers and consumers share `queues`; fan-out: to a topic with so many consumers; backlog: first in, then
-    out."""
+    out. A round of it is 1/`part` of the messages of others."""
 
     kind: str = "flow"
     window: int = 512
@@ -38,6 +39,11 @@ class Case:
     consumers: int = 1
     queues: int = 1
     prefetch: int = 1_000
+    part: int = 1
+
+    @property
+    def simple(self) -> bool:
+        return (self.kind, self.producers, self.consumers) == ("flow", 1, 1)
 
 
 @dataclass(slots=True)
@@ -48,6 +54,10 @@ class Target:
     at: Broker
     pids: list[int]
     headers: dict[str, str] = field(default_factory=dict)
+
+    def can(self, case: Case) -> bool:
+        """Of a JetStream only simple cases are measured."""
+        return not self.at.nats or case.simple
 
 
 def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
@@ -60,15 +70,15 @@ def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
 
 
 @contextmanager
-def ours(folder: Path | None, log: bool = True) -> Iterator[tuple[Bus, Target, Target]]:
-    """A server of our own, `s1`, for the time of the measurement: by STOMP, and by AMQP."""
+def ours(folder: Path | None, log: bool = True, python: Path | None = None) -> Iterator[tuple[Bus, Target, Target]]:
+    """A server of our own, `s1`, for the time of the measurement: by STOMP, and by AMQP. `python`: as of Bus."""
     topology = build({}, name="stomp", servers=["s1"])
     port, amqp = free_ports(2)
     topology.servers["s1"] = replace(
         topology.servers["s1"], stomp=f"127.0.0.1:{port}", amqp=f"127.0.0.1:{amqp}", anonymous=True
     )
     topology.log["enabled"] = log
-    with Bus(topology, [["s1"]], folder=folder) as bus:
+    with Bus(topology, [["s1"]], folder=folder, python=python) as bus:
         pids = [bus.processes[0].pid]
         by_amqp = Target("mombroker by AMQP", Broker("127.0.0.1", amqp, amqp=True), pids)
         yield bus, Target("mombroker", Broker("127.0.0.1", port), pids), by_amqp
@@ -83,30 +93,32 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, total: None,
     by_amqp: bool = False,
 ) -> list[Row]:
-    """In each round every case is run with every broker in turn; `by_amqp`: with our own by AMQP, too."""
+    """In each round every case is run with every broker that can do it, in turn; `by_amqp`: our own by AMQP, too."""
+    for target in brokers:
+        if not any(map(target.can, cases)):
+            raise MomError("of a broker by nats:// only a flow is measured, of one producer and one consumer")
     with ExitStack() as stack:
         if not brokers:
             _, stomp, amqp = stack.enter_context(ours(folder))
             brokers = [stomp, amqp] if by_amqp else [stomp]
         looks = Rounds(folder or Path(gettempdir()))
-        runs = [(case, target) for case in cases for target in brokers]
+        runs = [(case, target) for case in cases for target in brokers if target.can(case)]
         for number in range(rounds):
             for at, (case, target) in enumerate(runs):
                 progress(number * len(runs) + at, rounds * len(runs))
+                some = count // case.part
                 if not number:
-                    run(target, case, min(count, WARM_UP))
+                    run(target, case, min(some, WARM_UP))
                 name = f"{target.name} {case}"
                 looks.look(name)
-                looks.add(name, **run(target, case, count))
+                looks.add(name, **run(target, case, some))
                 looks.look(name)
     progress(1, 1)
-    return [row(looks, target, case, count) for case, target in runs]
+    return [row(looks, target, case, count // case.part, brokers[0]) for case, target in runs]
 
 
 def run(target: Target, case: Case, count: int) -> dict[str, float]:
     """One round with new connections. The settlement of the last message is in the CPU time, logins are not."""
-    if target.at.nats and (case.kind, case.producers, case.consumers) != ("flow", 1, 1):
-        raise MomError("of a broker by nats:// only a flow is measured, of one producer and one consumer")
     kind = "topic" if case.kind == "fan-out" else "queue"
     names = [f"/{kind}/mom-bench-{number}" for number in range(case.queues)]
     each = max(1, count // case.producers)
@@ -210,18 +222,25 @@ def cpu_of(pids: Iterable[int]) -> float:
     return spent / TICKS
 
 
-def row(looks: Rounds, target: Target, case: Case, count: int) -> Row:
-    name = f"{target.name} {case}"
+def row(looks: Rounds, target: Target, case: Case, count: int, first: Target) -> Row:
+    """rate_x and broker_x are medians of the rounds' ratios to the first broker, where that has such a case."""
+    name, beside = f"{target.name} {case}", looks.samples.get(f"{first.name} {case}")
+
+    def ratio(key: str) -> float | None:
+        if beside is None or not all(beside[key]):
+            return None
+        return round(median(mine / of for mine, of in zip(looks.samples[name][key], beside[key], strict=True)), 2)
+
     of = {key: looks.of(name, key) for key in looks.samples[name]}
     spent = of["broker_us"] if target.pids else None
     return {
         "broker": target.name, "kind": case.kind, "window": case.window, "bytes": case.size, "ack": case.ack,
         "persistent": case.persistent, "producers": case.producers, "consumers": case.consumers,
         "queues": case.queues, "messages": count, **looks.yardsticks(name), "rate": round(of["rate"]),
-        "rate_max": round(max(looks.samples[name]["rate"])),
+        "rate_x": ratio("rate"), "rate_max": round(max(looks.samples[name]["rate"])),
         "fill_rate": round(of["fill_rate"]) or None, "broker_us": spent and round(spent, 1),
         "broker_us_min": spent and round(looks.best(name, "broker_us"), 1),
-        "broker_c": spent and round(spent / looks.c_us(name)), "client_us": round(of["client_us"], 2),
-        "p50_ms": round(of["p50_ms"], 2), "p99_ms": round(of["p99_ms"], 2),
+        "broker_x": spent and ratio("broker_us"), "broker_c": spent and round(spent / looks.c_us(name)),
+        "client_us": round(of["client_us"], 2), "p50_ms": round(of["p50_ms"], 2), "p99_ms": round(of["p99_ms"], 2),
         "p50_f": round(of["p50_ms"] / looks.f_ms(name), 1),
     }  # fmt: skip

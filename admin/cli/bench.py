@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, replicas, catchup, chaos, failover.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, replicas, catchup, chaos, failover, peers.
 
-    Without a command all but `domain` and the last five run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but `domain` and the last six run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -437,7 +437,7 @@ def stomp(
 ) -> None:
     """Clients and a STOMP broker, ours or another's: messages a second, and the broker's CPU time for each.
 
-    A URL amqp://... is one of AMQP 1.0, nats://... a JetStream with three copies.
+    A URL amqp://... is one of AMQP 1.0, nats://... a JetStream, with three copies in a cluster.
 
     rate counts what is received, fill_rate what a backlog is sent at. broker_us is the CPU time of the broker's
     processes per message received, client_us that of this command. p50_ms and p99_ms are from a SEND to its RECEIPT.
@@ -462,6 +462,61 @@ def stomp(
     with Bar("rounds") as bar:
         rows = stomp.measure(stomp.targets(urls, pids), cases, messages, rounds, folder, bar.at, amqp)
     show(rows, output, columns, BRIEF_STOMP)
+
+
+@bench.command()
+@click.option(
+    "--peer", "peers", type=Words("rabbitmq", "jetstream"), help="That are to be started. [default: what is installed]"
+)
+@click.option(
+    "--artemis", type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The folder of an unpacked release of Artemis, which takes part, too, by AMQP.",
+)  # fmt: skip
+@click.option(
+    "--python", "pythons", multiple=True, type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A Python with a mombroker of its own, such as a compiled one, which takes part, too.",
+)  # fmt: skip
+@click.option(
+    "--case", "cases", type=Words("flow", "1KiB", "W=64", "W=1", "10x10x10", "fan-out", "backlog"),
+    default="flow,1KiB,W=64,W=1,10x10x10,fan-out,backlog", show_default=True, help="What is measured.",
+)  # fmt: skip
+@click.option("--messages", type=click.IntRange(100), default=20_000, show_default=True, help="Sent in each round.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@folder_option
+@output_options
+def peers(
+    peers: list[str] | None,
+    artemis: Path | None,
+    pythons: tuple[Path, ...],
+    cases: list[str],
+    messages: int,
+    rounds: int,
+    folder: Path | None,
+    output: str,
+    columns: str,
+) -> None:
+    """Other brokers beside ours, each started for it with its files in a folder that is deleted.
+
+    RabbitMQ (with its STOMP plug-in) and ours by STOMP, a JetStream by NATS' own protocol, Artemis by AMQP 1.0. All
+    messages are durable but those of the fan-out, and each is receipted; a JetStream receipts before its disk has them.
+    flow: one producer and one consumer of a queue, 100 B, 512 receipts outstanding; 1KiB, W=64 and W=1 differ from it
+    in this; 10x10x10: producers, consumers, queues; fan-out: a topic with ten subscribers; backlog: all in, then all
+    out. W=1 takes a twentieth of the messages, fan-out a quarter; a JetStream takes part in flows only. rate_x and
+    broker_x are ratios to ours, medians of those of the rounds, the other columns as of `mom bench stomp`.
+
+    \b
+    Example:
+      mom bench peers
+      mom bench peers --case flow,W=1 --python compiled/bin/python --artemis apache-artemis-2.40.0
+    """
+    from mombroker.admin.bench import peers as others
+
+    found = others.installed() if peers is None else peers
+    with Bar("rounds") as bar:
+        rows = others.measure(
+            found, cases, messages, rounds, pythons=pythons, release=artemis, folder=folder, progress=bar.at
+        )
+    show(rows, output, columns, BRIEF_PEERS)
 
 
 @bench.command()
@@ -680,6 +735,9 @@ def catchup(messages: int, size: int, folder: Path | None, output: str, columns:
 BRIEF_FAILOVER = (
     "kills,kill_p50_ms,kill_p99_ms,transfers,transfer_p50_ms,transfer_p99_ms,sent,receipts,repeats,unplanned,clean,"
     "faults"
+)
+BRIEF_PEERS = (
+    "broker,kind,window,bytes,producers,consumers,f_ms,c_us,rate,rate_x,broker_us,broker_c,broker_x,p50_ms,p99_ms"
 )
 BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
 COMMON: dict[str, Any] = {"folder": None, "output": "table", "columns": ""}
