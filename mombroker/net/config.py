@@ -124,13 +124,20 @@ def loads(text: str, base: Path, source: str = "topology", warn: Callable[[str],
     """As `load`, from text whose relative paths are relative to `base`; errors name `source`."""
     try:
         content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except tomllib.TOMLDecodeError as error:
         what, _, line = str(error).partition(" (at line ")
         where = f"{source}:{line.partition(',')[0]}" if line else source
         raise TopologyError([f"{where}: not TOML: {what[:1].lower()}{what[1:]}; correct this line"]) from None
-    reading = _Reading(base, warn)
-    topology = reading.topology(content)
-    faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]
+    except RecursionError:
+        raise TopologyError([f"{source}: lists and tables are too deep within each other: take some out"]) from None
+    except ValueError:  # of Python, for more digits than it reads
+        raise TopologyError([f"{source}: not TOML: a number has thousands of digits; shorten it"]) from None
+    if (key := _beyond(content, ())) is not None:
+        faults = [Fault(key, "not TOML, whose numbers have 64 bits: lower it")]
+    else:
+        reading = _Reading(base, warn)
+        topology = reading.topology(content)
+        faults = [*reading.faults, *reading.kept(topology.faults()), *_ordering_faults(topology)]
     if faults:
         lines = toml.key_lines(text)
         at = [(toml.line_of(lines, fault.key), fault) for fault in faults]
@@ -310,6 +317,14 @@ def _fits(value: object, kind: type, name: str) -> bool:
 def _shown(value: object) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _beyond(value: object, key: Key) -> Key | None:
+    """Where a whole number is that 64 bits do not hold: Python reads it, but nothing that follows could keep it."""
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        return next((found for at, each in parts if (found := _beyond(each, (*key, at))) is not None), None)
+    return key if isinstance(value, int) and value.bit_length() > 64 else None
 
 
 def _unpackable(value: object) -> object:

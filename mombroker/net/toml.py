@@ -8,6 +8,8 @@ from typing import Any
 
 Key = tuple[str | int, ...]  # of nested tables; a number counts the tables of an array
 
+DEEPEST = 8  # parts of a key that have a line: no key of a topology file has more
+
 # A statement starts with a table header or a key; of its value only the end must be found.
 PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 PATH = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
@@ -21,7 +23,8 @@ TOKEN = re.compile(
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line of each key and table header of a valid TOML text; keys inside a value have none."""
+    """The line of each key and table header of a valid TOML text; keys inside a value have none, nor what is below
+    DEEPEST."""
     lines: dict[Key, int] = {}
     table: Key = ()
     counts: dict[Key, int] = {}
@@ -39,7 +42,7 @@ def key_lines(text: str) -> dict[Key, int]:
             path = table
         else:
             path = (*table, *path)
-        for end in range(1, len(path) + 1):
+        for end in range(1, min(len(path), DEEPEST) + 1):
             lines.setdefault(path[:end], line)
         at = _statement_end(text, found.end())
     return lines

@@ -269,6 +269,11 @@ def test_a_cycle_is_told_with_the_line_of_the_domain_to_change():
         ('[bus]\nname = "a\n', "bus.toml:2: not TOML: "),
         ("[bus]\n[bus]\n", "bus.toml:2: not TOML: cannot declare ('bus',) twice"),
         ("[servers]\nparis = 3\n", "bus.toml:2: servers.paris: must be a table, not 3"),
+        (f"x = {'9' * 5000}", "bus.toml: not TOML: a number has thousands of digits; shorten it"),
+        (f"[limits]\nmax_message = 0x{'f' * 5000}", "bus.toml:2: limits.max_message: not TOML, whose numbers have 64"),
+        (f"[[agents]]\nname = 0x{'f' * 5000}", "bus.toml:2: agents[0].name: not TOML, whose numbers have 64 bits"),
+        (f"[[policies]]\noverflow = [{1 << 65}]", "bus.toml:2: policies[0].overflow[0]: not TOML"),
+        (f"x = {'[' * 5000}{']' * 5000}", "bus.toml: lists and tables are too deep"),
         ("", "bus.toml: bus.name: missing: add name ="),
     ],
 )

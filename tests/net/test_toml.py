@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mombroker.net.toml import key_lines, line_of, write
+from mombroker.net.toml import DEEPEST, key_lines, line_of, write
 
 TRICKY = '''# [not.a.table]
 top = 1 # comment
@@ -62,6 +62,10 @@ def test_lines_of_keys_are_found_through_strings_lists_and_comments(newline):
 def test_what_has_no_line_of_its_own_has_that_of_the_table_around_it():
     lines = key_lines(TRICKY)
     assert [line_of(lines, key) for key in (("servers", "a.b", "none", 1), ("agents", 7), ("other",))] == [11, 17, 0]
+
+
+def test_a_key_of_very_many_parts_costs_no_more_than_its_length():
+    assert len(key_lines(".".join("a" * 7_000) + " = 1")) == DEEPEST
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
