@@ -199,6 +199,14 @@ def test_what_clients_send_stays_text(page):
     assert page.js("document.title") != "broken"
 
 
+@pytest.mark.parametrize(
+    ("place", "shown"), [("constructor", "Domains"), ("__proto__/x", "‹ back"), ("servers/%", "Server %")]
+)
+def test_an_address_that_is_written_by_hand_is_a_page_as_well(page, place, shown):
+    assert shown in page.show(place)
+    assert page.js("document.getElementById('banner').hidden")
+
+
 def test_a_page_is_not_waited_for_as_if_the_one_before_were_it(page):
     assert page.js(READY)
     assert not page.js(f"(location.hash = '#/queues', {READY})")

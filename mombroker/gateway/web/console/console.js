@@ -13,12 +13,12 @@ const exact = (key, value, context) =>
 
 async function ask(verb, args = {}) {
   const query = new URLSearchParams(Object.entries(args).filter(([, value]) => value !== "" && value != null));
-  return told(await fetch(`api${verb && `/${verb}`}?${query}`, { headers: { accept: "application/json" } }));
+  return told(`api${verb && `/${verb}`}?${query}`, { headers: { accept: "application/json" } });
 }
 
-async function told(answer) {
-  const text = await answer.text();
-  let found;
+async function told(address, options) {
+  let answer, text, found;
+  try { answer = await fetch(address, options); text = await answer.text(); } catch { throw new Error("The server does not answer."); }
   try { found = JSON.parse(text, exact); } catch { throw new Error(text.trim() || `status ${answer.status}`); }
   if (!answer.ok) throw new Error(found.error);
   return found;
@@ -27,7 +27,7 @@ async function told(answer) {
 // -- changes -------------------------------------------------------------------------------------------------------
 
 async function change(verb, args) {
-  return told(await fetch(`api/${verb}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(args) }));
+  return told(`api/${verb}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(args) });
 }
 
 // Has somebody who has logged in the right to manage this?
@@ -64,7 +64,12 @@ async function who() {
 
 function where() {
   const [page = "", name = ""] = location.hash.replace(/^#\//, "").split("/");
-  return { page: PAGES[page] ? page : "overview", name: decodeURIComponent(name) };
+  return { page: Object.hasOwn(PAGES, page) ? page : "overview", name: plain(name) };
+}
+
+// An address may be written by hand.
+function plain(name) {
+  try { return decodeURIComponent(name); } catch { return name; }
 }
 
 function measure(status) {
@@ -133,7 +138,7 @@ async function refresh() {
   } catch (error) {
     if (turn !== asked) return;
     navigation(page);
-    $("banner").textContent = error instanceof TypeError ? "The server does not answer. Asking again." : error.message;
+    $("banner").textContent = error.message;
     $("banner").hidden = false;
     $("content").setAttribute("aria-busy", "false");
   }
