@@ -20,7 +20,7 @@ import click
 
 from mombroker.admin import supervisor
 from mombroker.admin.audit import bus as audit
-from mombroker.admin.bench import ledger
+from mombroker.admin.bench import ledger, scene
 from mombroker.admin.bench.chaos import PATIENCE_S, POLL_S, Storm, stores_of
 from mombroker.admin.bench.figures import Row
 from mombroker.admin.bench.guests import COLORS, Guest, Mover, Place, Producer, Taker
@@ -112,6 +112,7 @@ class ClientStorm(Storm):
     private: list[int] = field(default_factory=list)  # files of the supervisor
     clients_killed: int = 0
     deaths: list[tuple[str, float]] = field(default_factory=list)  # server, s since the epoch
+    scene: list[str] = field(default_factory=list)  # of the end, if it was not at rest
     _resting: int = 0
 
     def ended(self, server: str, text: str, again: bool) -> None:
@@ -220,6 +221,8 @@ class ClientStorm(Storm):
                 each.pid = 0
 
     def _end(self) -> None:
+        if self._calm and not self.at_rest:
+            self.scene = scene.of(self._ask, self.topology.servers, self.journal)
         self.dismiss()
         Storm._end(self)
 
@@ -286,7 +289,7 @@ def verdict(storm: ClientStorm, found: audit.Findings, book: ledger.Ledger) -> R
     return {
         "connections": len(book.numbers), "sent": len(book.sent), "receipts": book.receipts, "seen": book.seen,
         "repeats": book.repeats, "cut_off": len(book.cut_off), "reactions": found.reactions,
-        "faults": faults, "clean": not faults,
+        "faults": faults, "scene": storm.scene, "clean": not faults,
     }  # fmt: skip
 
 

@@ -635,7 +635,8 @@ def failover(
     the logs are judged, as by `mom check`, beside what clients wrote down; plain servers may lose no client, and no
     neighbour may refuse another. kill_p99_ms and the like are of a client with one message at a time: from the last
     receipt of the old leader to the first of the new one, with its own retries each 10 ms. unplanned counts
-    connections to leaders that nobody had struck.
+    connections to leaders that nobody had struck. If messages still wait when nobody is struck any more, what every
+    server says of itself is told before.
 
     \b
     Example:
@@ -650,6 +651,8 @@ def failover(
 
     with TemporaryDirectory(prefix="failover-", dir=folder) as place, Bar("deeds") as bar:
         row = failover.run(kills, transfers, delete, pause, seed, Path(place), bar.at)
+    for line in row["scene"]:
+        click.echo(line, err=True)
     show([row], output, columns, BRIEF_FAILOVER)
     if not row["clean"]:
         raise SystemExit(ExitCode.WRONG)
