@@ -78,6 +78,7 @@ class Neighbour:
 
     def end(self) -> None:
         """It is not dialled any more."""
+        self.wanted = False
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -270,8 +271,8 @@ class Links:
         """Dial now, or after the wait that the failures so far call for."""
         if each.up or each.connector or each.timer or self._stopped or not each.wanted:
             return
-        rounds = each.failures // len(self._addresses(each))  # in which none of its addresses was good
-        if not rounds:
+        rounds, more = divmod(each.failures, len(self._addresses(each)))  # in which none of its addresses was good
+        if not rounds or (more and not slowly):
             self._connect(each)
             return
         times = self.times

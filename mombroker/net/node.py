@@ -100,6 +100,8 @@ class Seat(Protocol):
     def verbs(self) -> object: ...  # those that are its own
     @property
     def term(self) -> int: ...  # in which it leads
+    @property
+    def handed(self) -> bool: ...  # by a leader that had let clients in
 
     def when_leased(self, call: Callable[[], None]) -> None: ...
     def complete(self, status: dict[str, Any]) -> None: ...
@@ -214,7 +216,7 @@ class Node:
 
     def listen(self) -> None:
         """Open the ports. Raises MomError."""
-        if self.again:
+        if self.again and not self._goes_on:
             self.gateway.hold()
         if self.seat is None:
             self.links.listen()
@@ -287,7 +289,18 @@ class Node:
         self.working = True
         if self.again:
             self.links.look()
-            self._let_in(self.links.reactor.seconds() + LOOK_S)
+            if not self._goes_on:
+                self._let_in(self.links.reactor.seconds() + LOOK_S)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Clients were let in until this moment, by another replica: there is nothing new to be asked first."""
+        return self.seat is not None and self.seat.handed
+
+    @property
+    def serves(self) -> bool:
+        """Clients are let in."""
+        return self.working and self._looking is None
 
     def _let_in(self, end: float) -> None:
         """Let clients in, once a neighbour has, or none can be reached: one may say that this store was declared lost,

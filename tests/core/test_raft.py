@@ -282,6 +282,54 @@ def test_one_that_hands_over_has_no_lease():
     assert s["b"].role == LEADER and s["a"].role == FOLLOWER and s["b"].term == 2
 
 
+def handed(later: int = 0, **scene: Any) -> Replica:
+    """b, when a has led, has told it to stand, and that has come so much later."""
+    s = Scene(**scene)
+    s.lead()
+    s.bag.append(Envelope("a", "b", TimeoutNow(s["a"].term)))
+    s.now += later
+    s.arrive("a", "b", TimeoutNow)
+    s.talk("abc")
+    assert s["b"].role == LEADER
+    return s["b"]
+
+
+def test_one_that_was_handed_the_lead_knows_it():
+    b = handed()
+    assert b.handed == b.term == 2
+
+
+def test_one_that_was_elected_was_handed_nothing():
+    s = Scene()
+    s.lead()
+    s.elect("b", "bc")
+    assert s["b"].term == 2 and not s["b"].handed
+
+
+def test_what_a_leader_has_said_long_ago_hands_nothing_over():
+    b = handed(T)
+    assert b.term == 2 and not b.handed, "who knows what has happened since"
+
+
+def test_a_witness_hands_over_what_nobody_has_served():
+    s = Scene(witnesses="c")
+    s.elect("c", "ac")
+    s.talk("abc")
+    s.tick("c", T // 10)
+    s.talk("abc")
+    (leader,) = [each for each in s.all.values() if each.role == LEADER]
+    assert leader.id != "c" and leader.term == s["c"].term and not leader.handed
+
+
+def test_one_that_resigns_is_a_follower_like_all():
+    s = Scene()
+    s.lead()
+    s["b"].resign(s.now)
+    s["a"].resign(s.now)
+    assert s["a"].role == FOLLOWER and not s["a"].leads
+    s.elect("b", "abc")
+
+
 def test_a_transfer_that_fails_ends_in_an_election():
     s = Scene()
     s.lead()

@@ -513,6 +513,22 @@ def test_when_another_replica_leads_the_link_goes_there(net):
 def test_while_no_replica_leads_all_are_tried_ever_more_slowly(net):
     _, b = replicated(net, 0)
     b.dial("a")
-    net.settle(20)
-    tried = b.neighbours["a"].failures
-    assert 3 * 5 < tried < 3 * 12 and b.neighbours["a"].at == tried
+    waits, clock = [], net.reactors[-1]
+    for _ in range(9):
+        net.settle()
+        (call,) = [each for each in clock.getDelayedCalls() if each.func == b._connect]
+        waits.append(round(call.getTime() - clock.seconds(), 3))
+        clock.advance(waits[-1])
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10], "between two rounds, and not between addresses"
+    net.settle()
+    assert b.neighbours["a"].failures == 3 * 10 == b.neighbours["a"].at
+
+
+def test_a_replica_that_leads_no_more_goes_on_with_no_attempt_of_its_server(net):
+    replicas, b = replicated(net, 11)
+    old = replicas[11]
+    old.dial("b")  # and that is under way
+    standby = Standby(old.server.topology, lambda: "standby: nobody leads")
+    old.hand(standby, standby.post, old.admin)
+    net.settle(30)
+    assert old.neighbours == {} and b._numbers == 0, "nor has it begun another one when that had failed"

@@ -29,6 +29,7 @@ from mombroker.core.raft.messages import (
 )
 from mombroker.core.raft.progress import Progress
 from mombroker.core.raft.ready import Ready, Times
+from mombroker.core.words import many
 
 FOLLOWER, TRIAL, CANDIDATE, LEADER = "follower", "trial candidate", "candidate", "leader"
 DRIFT = 8  # a lease is shorter than what followers promise, by one part in so many
@@ -47,6 +48,7 @@ class Replica:
     id        of the store, which is never used again with another one
     leader    whom we follow; empty while we do not know
     began     our first entry as the leader of this term
+    handed    the last term for which we stood because a leader with rows, of which we had just heard, wanted that
     everywhere  up to this entry all that have rows have the log: a witness keeps what is behind it
     """
 
@@ -58,7 +60,7 @@ class Replica:
         self.chance = chance
         self.heard = now  # of a leader; at a start we may just have promised one not to vote
         self.others: dict[str, Progress] = {}  # while we lead
-        self.began = 0
+        self.began = self.handed = 0
         self.everywhere = 0
         self.target, self.wants_snapshot = "", False  # to whom we hand over; a follower needs one, and there is none
         self._hurried, self._given_up = False, 0  # whether the target was told, and when it has failed
@@ -109,7 +111,7 @@ class Replica:
             raise NotNow("at least one voter with rows stays")
         for id in new - old:
             if (behind := self.log.last - self._match(id)) > CLOSE:
-                raise NotNow(f"{id} is {behind} entries behind: let it catch up first")
+                raise NotNow(f"{id} is {many(behind, 'entry', 'entries')} behind: let it catch up first")
         index = self._append(MEMBERS, members.pack())
         self._meet()
         return index
@@ -122,6 +124,11 @@ class Replica:
             raise NotNow(f"{to} is no other voter with rows")
         self.target, self._given_up = to, now + self.times.election
         self._hurry()
+
+    def resign(self, now: int) -> None:
+        """Lead no more: somebody else will."""
+        if self.role == LEADER:
+            self._follow(self.term, "", now)
 
     def ready(self) -> Ready | None:
         """What is to be done; None if nothing is. Not to be called again before `written`."""
@@ -169,7 +176,7 @@ class Replica:
     def _lead_on(self, now: int) -> None:
         heard = self._heard_by_majority(now, self._led)
         if now - heard >= self.times.election or (self.target and now >= self._given_up):
-            self._follow(self.term, "", now)
+            self.resign(now)
             return
         if now - self._beat >= self.times.heartbeat:
             self.beat(now)
@@ -400,6 +407,8 @@ class Replica:
                 elif isinstance(message, Received):
                     self._received(frm, message, now)
                 elif self.role != LEADER and self.id in self.members.voters:  # TimeoutNow
+                    if self._bound(now) and frm not in self.members.witnesses:
+                        self.handed = self.term + 1
                     self._stand(now, forced=True)
 
     def _led_by(self, frm: str, term: int, now: int) -> None:

@@ -51,10 +51,18 @@ class Handover:
         return id
 
     def begin(self, id: str) -> None:
+        """The server has ended here. Who was to lead may be unable to by now: then it is another one, or whoever is
+        elected."""
         consensus = self.node.consensus
-        if consensus.replica.leads:
+        if not consensus.replica.leads:
+            return
+        if id not in self.able().values():
+            id = self.best()
+        if id:
             consensus.replica.transfer(id, consensus.now())
-            consensus.pump()
+        else:
+            consensus.replica.resign(consensus.now())
+        consensus.pump()
 
     def parted(self) -> bool:
         """Nobody needs us for what is under way: a leader that stops, too, for its last batch."""

@@ -160,8 +160,9 @@ class ReplicatedNode:
         self._stopping = True
         self.ways.say()
         if self.node is not None:
+            serves = self.node.serves
             await self.node.stop()
-            if best := self.handover.best():
+            if serves and (best := self.handover.best()):
                 self.handover.begin(best)
         else:
             await self._look_until(lambda: False, KNOW_S)
@@ -177,6 +178,8 @@ class ReplicatedNode:
         id = self.handover.chosen(to)
         node = self.node
         assert node is not None, "no server runs here"
+        if not node.serves:
+            raise MomError(f"{self.at.replica} has just begun to lead: ask again in a second")
         self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id)))
         return self.ways.names[id]
 
@@ -390,6 +393,10 @@ class ReplicatedNode:
     @property
     def committer(self) -> ReplicatedNode:
         return self
+
+    @property
+    def handed(self) -> bool:
+        return self.consensus.replica.handed == self.term
 
     def submit(self, store: Any, batch: Batch, done: Done) -> None:
         """Durable is what a majority has."""

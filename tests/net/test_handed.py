@@ -1,0 +1,140 @@
+"""A replica takes over: whoever was handed the lead lets clients in at once, others ask a neighbour first."""
+
+import socket
+
+import pytest
+
+from mombroker.core.places import Place
+from mombroker.core.raft.replica import FOLLOWER
+from mombroker.core.topology import Domain, Server, Topology
+from mombroker.net import node
+from mombroker.stomp.frames import encode
+from tests.net.town import Town
+
+REPLICAS = ("a/a1", "a/a2", "a/a3")
+
+
+def free_ports(count):
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class Trio(Town):
+    """Three replicas of a, each a host of its own, and a neighbour b, which is a socket of the test."""
+
+    def __init__(self, folder):
+        super().__init__(folder, REPLICAS)
+        self.b = socket.create_server(("127.0.0.1", 0))
+        self.b.setblocking(False)
+        ports = free_ports(6)
+        self.places = tuple(
+            Place(label[2:], "127.0.0.1", listen, str(folder / label[2:]), f"127.0.0.1:{stomp}")
+            for label, listen, stomp in zip(REPLICAS, ports[:3], ports[3:], strict=True)
+        )
+
+    def topology(self, me):
+        at = self.places[0]
+        a = Server("a", at.host, at.port, at.stomp, at.data, anonymous=True, replicas=self.places)
+        b = Server("b", "127.0.0.1", self.b.getsockname()[1], None, str(self.folder / "b"))
+        return Topology("town", {"a": a, "b": b}, {"d": Domain("d", ("a", "b"), "fifo")}, [], registry="a")
+
+    def up(self, *names):
+        started = [self._host(name).start() for name in names or REPLICAS]
+        self.until(lambda: all(each.called for each in started))
+        return self
+
+    def leader(self):
+        """The replica whose server runs, once there is one."""
+        found = []
+
+        def look():
+            found[:] = [label for label in self.hosts if self.node(label).leads]
+            return found
+
+        self.until(look)
+        return found[0]
+
+    def crash(self, label):
+        host = self.hosts.pop(label)
+        gone = host.nodes[label]
+        gone.abort()
+        self.until(lambda: gone.consensus.writing is None)
+        gone.store.close()
+        host._watchdog.stop()
+        host.shared.stop()
+
+    def client(self, label):
+        where = next(place.stomp for place in self.places if place.name == label[2:])
+        made = socket.create_connection(("127.0.0.1", int(where.rpartition(":")[2])))
+        made.setblocking(False)
+        made.send(encode("CONNECT", [("accept-version", "1.2")]))
+        return made
+
+
+def served(client):
+    try:
+        return client.recv(1 << 16).startswith(b"CONNECTED")
+    except BlockingIOError:
+        return False
+
+
+@pytest.fixture
+def trio(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "LOOK_S", 600.0)  # b answers nothing: whoever waits for it does so for ever
+    made = Trio(tmp_path).up()
+    yield made
+    made.down()
+    made.b.close()
+
+
+def follow(trio, label):
+    """Another one than this leads."""
+    trio.until(lambda: label not in trio.hosts or not trio.node(label).leads)
+    return trio.leader()
+
+
+def test_who_was_handed_the_lead_lets_clients_in_at_once_and_who_was_elected_waits_for_a_neighbour(trio):
+    first = trio.leader()
+    trio.node(first).transfer("")
+    second = follow(trio, first)
+    client = trio.client(second)
+    trio.until(lambda: served(client))
+    trio.crash(second)
+    third = follow(trio, second)
+    waits = trio.client(third)
+    for _ in range(20):
+        trio.reactor.iterate(0.001)
+        assert not served(waits), "nobody has said that a is not lost"
+    assert not trio.node(third).node.serves
+    trio.b.close()  # and what it has not accepted
+    trio.until(lambda: served(waits))
+    client.close()
+    waits.close()
+
+
+def test_a_leader_that_has_not_let_clients_in_hands_nothing_over(trio):
+    trio.crash(trio.leader())
+    second = trio.leader()
+    with pytest.raises(node.MomError, match="has just begun to lead"):
+        trio.node(second).transfer("")
+    trio.b.close()
+    trio.until(lambda: trio.node(second).node.serves)
+    trio.node(second).transfer("")
+    assert follow(trio, second) != second
+
+
+def test_who_was_to_lead_and_cannot_any_more_is_no_end(trio):
+    """The server has ended here by then, so somebody has to."""
+    first = trio.leader()
+    at = trio.node(first)
+    at.handover.begin("gone")
+    assert at.consensus.replica.target, "it is another one"
+    second = follow(trio, first)
+    at = trio.node(second)
+    at.ways.told = list  # none has told that it could
+    at.handover.begin("gone")
+    assert at.consensus.replica.role == FOLLOWER, "somebody is elected"
+    assert follow(trio, second)
