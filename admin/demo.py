@@ -5,12 +5,13 @@ the outsider's check over the logs, and by counting.
 """
 
 import os
+import random
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ POLL_S = 0.2
 STALL_S = 60.0  # without any progress: then the run is over, and the check says what is missing
 ANSWER_S = 2.0
 SITE = "lille"  # that joins
+PORTS = 10_000, 32_000  # below those that systems give by themselves
 
 Say = Callable[[str], None]
 
@@ -66,11 +68,14 @@ def staged(topology: Topology, folder: Path, history: Path, authors: int) -> Top
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that nobody uses, below those that a system gives to whoever connects, or wants any one: nobody gets one
+    of them while its server is down. They are in a row, so that whoever has begun to use some of a row is met."""
+    while True:
+        first = random.randrange(*PORTS)
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return [*range(first, first + count)]
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------

@@ -183,7 +183,8 @@ class ClientStorm(Storm):
             for file in self.private:
                 os.close(file)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, supervisor.SIGNALS)
-            ports = [port for port, label in self.ports().items() if each.at in ("", label.partition("/")[0])]
+            servers = {port: label.partition("/")[0] for port, label in self.ports().items()}
+            ports = {port: server for port, server in servers.items() if each.at in ("", server)}
             each.make(Place(ports, self.journal), name, Random(seed), **each.how).run()
             code = 0
         except BaseException:

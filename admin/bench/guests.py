@@ -10,7 +10,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -36,9 +36,9 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Place:
-    """Where the clients are: the ports of the servers, and the journal."""
+    """Where the clients are: the ports of the servers, whose each is, and the journal."""
 
-    ports: Sequence[int]
+    ports: Mapping[int, str]
     journal: Path
 
 
@@ -88,7 +88,7 @@ class Guest:
 
     def connect(self) -> None:
         self.conns += 1
-        self.port, self.since = self.lots.choice(self.ports), 0.0
+        self.port, self.since = self.lots.choice([*self.ports]), 0.0
         self.conn = f"{self.name}.{self.conns}"
         self.socket = socket.create_connection(("127.0.0.1", self.port), 5.0)
         self.parser = Parser(Limits(), V12, SERVER)
@@ -99,6 +99,14 @@ class Guest:
         if frame.command != "CONNECTED":
             self.refused(frame)
         self.since = time.time()
+        self.known(frame.headers["session"])
+
+    def known(self, session: str) -> None:
+        """It begins with the name of the server: while that is down, somebody else may listen there."""
+        if (server := session.partition("/")[0]) != self.ports[self.port]:
+            self.note("refused", self.conn, f"{server} answers where {self.ports[self.port]} was expected")
+            self.since = 0.0
+            raise Lost
 
     def write(self, command: str, body: bytes = b"", **headers: Any) -> None:
         pairs = [(name.replace("_", "-"), str(value)) for name, value in headers.items() if value != ""]

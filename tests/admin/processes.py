@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from mombroker.admin.cli.main import cli
+from mombroker.admin.demo import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -36,15 +36,6 @@ class Clerk(Agent):
         if note.to:
             self.send(note.to, Note(note.text + " again"))
 """.replace("to: list = []", "to: list = __import__('dataclasses').field(default_factory=list)")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def write_topology(folder: Path, domains: dict[str, str], agents: dict[str, str], more: str = "") -> Path:

@@ -1,7 +1,6 @@
 """Servers with replicas as real processes, for tests."""
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 
 from mombroker import jms
 from mombroker.core.errors import MomError
@@ -17,19 +15,6 @@ from mombroker.net import adminclient, config
 from tests.admin.processes import ROOT, Processes, free_ports
 
 PATIENCE_S = 60
-
-
-def ports_in_a_row(count):
-    """The first of so many that nobody listens on now, as far as one can tell."""
-    while True:
-        first = random.randrange(20_000, 30_000)
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
 
 
 class Replicated(Processes):
@@ -76,7 +61,7 @@ class Trial(Replicated):
 
     def __init__(self, folder):
         super().__init__(folder / "mombroker-data" / "mombroker.toml")
-        first = ports_in_a_row(9)
+        first, *_ = free_ports(9)
         self.folder = folder / "mombroker-data"
         self.ports, self.http = [*range(first, first + 3)], [*range(first + 6, first + 9)]
         self.url = f"failover:({','.join(f'stomp://127.0.0.1:{port}' for port in self.ports)})"

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,15 @@ def until(told, show, seen):
 
 
 KILLED = "was killed by SIGKILL"
+
+
+def test_ports_are_in_a_row_that_nobody_uses_and_no_system_gives_to_others(monkeypatch):
+    ports = demo.free_ports(50)
+    assert ports == [*range(ports[0], ports[0] + 50)] and 10_000 <= ports[0] and ports[-1] < 32_768
+    rows = iter(ports)
+    monkeypatch.setattr(demo.random, "randrange", lambda *between: next(rows))
+    with socket.create_server(("127.0.0.1", ports[1])):
+        assert demo.free_ports(2) == ports[2:4]
 
 
 def test_routers_are_killed_at_even_parts_of_the_run(told, show):

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from mombroker.admin.demo import free_ports
 from mombroker.core.places import Place
 from mombroker.core.raft.replica import FOLLOWER
 from mombroker.core.topology import Domain, Server, Topology
@@ -12,14 +13,6 @@ from mombroker.stomp.frames import encode
 from tests.net.town import Town
 
 REPLICAS = ("a/a1", "a/a2", "a/a3")
-
-
-def free_ports(count):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Trio(Town):
