@@ -9,7 +9,7 @@ from mombroker.admin.audit import bus as audit
 from mombroker.broker.commands import Subscribe
 from mombroker.core import lost_inside
 from mombroker.core.errors import MomError, PeerError
-from mombroker.core.events import Admin, ClientCommands, ClientOpened
+from mombroker.core.events import Admin, ClientCommands, ClientOpened, StoreSize
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
@@ -164,6 +164,18 @@ def test_who_does_not_answer_in_time_ends_a_change_before_it_begins():
     bus.join("c", "d")
     bus.pump()
     at_rest(bus, 1)
+
+
+@pytest.mark.parametrize("server", "abd")
+def test_a_disk_that_is_too_full_ends_a_change_before_it_begins(server):
+    bus = Bus(made(OLD))
+    bus.pump()
+    bus.servers[server].step(StoreSize(1, free=1, disk=1000), bus.now)
+    assert apply(bus, NEW, "c").startswith(f"{server} takes no work, since it lacks room: see `mom status`")
+    at_rest(bus, 1)
+    bus.servers[server].step(StoreSize(1, free=999, disk=1000), bus.now)
+    assert apply(bus, NEW, "c") == {"revision": 2, "begun": True}
+    at_rest(bus, 2)
 
 
 @pytest.mark.parametrize("down", "abcd")
