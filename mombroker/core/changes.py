@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mombroker.core import forest
 from mombroker.core.errors import MomError
-from mombroker.core.topology import AgentDecl, Domain, Topology, listed
+from mombroker.core.topology import Domain, Topology, listed
 
 
 class Kind(StrEnum):
@@ -191,18 +191,15 @@ def _settings(old: Topology, new: Topology) -> Iterable[Setting]:
             yield Setting("server", name, was, server.listens)
     if old.allow != new.allow:
         yield Setting("allow", "", list(old.allow), list(new.allow))
-    before, after = _declared(old.agents), _declared(new.agents)
+    before, after = ({agent.name: agent for agent in agents} for agents in (old.agents, new.agents))
     for name in {**before, **after}:
-        if before.get(name) != after.get(name):
-            yield Setting("agent", name, before.get(name), after.get(name))
+        was, now = before.get(name), after.get(name)
+        if was != now:
+            yield Setting("agent", name, was and asdict(was), now and asdict(now))
     if old.policies != new.policies:
         yield Setting("policies", "", old.policies, new.policies)
     if old.permissions != new.permissions:
         yield Setting("permissions", "", old.permissions, new.permissions)
-
-
-def _declared(agents: Iterable[AgentDecl]) -> dict[str, dict[str, Any]]:
-    return {agent.name: asdict(agent) for agent in agents}
 
 
 def _attachments(old: Topology, new: Topology, fresh: set[str]) -> Iterable[Attachment]:
