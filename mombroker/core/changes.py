@@ -195,7 +195,7 @@ def _settings(old: Topology, new: Topology) -> Iterable[Setting]:
     for name in {**before, **after}:
         was, now = before.get(name), after.get(name)
         if was != now:
-            yield Setting("agent", name, was and asdict(was), now and asdict(now))
+            yield Setting("agent", name, asdict(was) if was else None, asdict(now) if now else None)
     if old.policies != new.policies:
         yield Setting("policies", "", old.policies, new.policies)
     if old.permissions != new.permissions:
