@@ -91,7 +91,17 @@ class Bus:
 
     def _process(self, file: Path, group: Sequence[str]) -> "subprocess.Popen[bytes]":
         module = "mombroker.admin.bench.process"
-        command = [self.python or sys.executable, "-m", module, "--file", str(file), *group, "--clock", self.clock]
+        command = [
+            self.python or sys.executable,
+            "-P",
+            "-m",
+            module,
+            "--file",
+            str(file),
+            *group,
+            "--clock",
+            self.clock,
+        ]
         command += ["--slow", str(self.slow.get(group[0], 0))]
         root = Path(mombroker.__file__).resolve().parent.parent
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}

@@ -78,3 +78,15 @@ def test_one_that_does_not_listen_is_told_with_its_last_word(monkeypatch: pytest
     (tmp_path / "said.txt").write_text("starting\nno room\n")
     with pytest.raises(MomError, match="RabbitMQ does not listen within 0 s: no room"):
         peers.answers("RabbitMQ", 1, tmp_path)
+
+
+def test_a_python_of_its_own_has_its_own_mombroker_wherever_the_command_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # with a package of that name
+    monkeypatch.setenv("PYTHONPATH", "here")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PYTHONPATH and $1"\n')
+    python.chmod(0o755)
+    with pytest.raises(MomError, match="s1 does not start: and -P$"), stomp.ours(tmp_path, python=python):
+        pass
