@@ -197,8 +197,12 @@ class Connection:
     # -- headers and SASL --------------------------------------------------------------------------------------------
 
     def _header(self) -> bool:
-        """The first header: with SASL, or without for who is nobody."""
-        header = self._parser.header()
+        """The first header: with SASL, or without for who is nobody. Whoever begins otherwise is told ours (§2.2)."""
+        try:
+            header = self._parser.header()
+        except AmqpError:
+            self.put(SASL)
+            raise
         if header is None:
             return False
         if header == SASL:

@@ -156,6 +156,7 @@ def test_another_protocol_is_told_what_is_spoken_here():
         peer = Peer()
         peer.raw(said)
         assert peer.connection.closed and "AMQP" in peer.connection.fault
+        assert peer.take() == ["header"]
 
 
 def test_before_the_open_frames_are_small():
