@@ -10,7 +10,7 @@ def link_by_link(_=None):
         out._order.clear()
         for link in out.links.values():
             while link.pending and link.credit > 0 and link.attached and out.window > 0 and not out._rest:
-                out._transfer(link, link.pending.popleft(), {})
+                out._transfer(link, link.pending.popleft())
             out._order.extend([link] * len(link.pending))
 
     return go_on
@@ -24,7 +24,7 @@ def not_behind_others(_=None):
         out._order.clear()
         for link in left:
             if link.pending and link.credit > 0 and link.attached and out.window > 0 and not out._rest:
-                out._transfer(link, link.pending.popleft(), {})
+                out._transfer(link, link.pending.popleft())
             elif link.pending and link.credit > 0:
                 out._order.append(link)
 
@@ -38,6 +38,6 @@ def last_first(_=None):
         while out._order and out.window > 0:
             link = out._order.pop()
             if link.pending and link.credit > 0 and link.attached:
-                out._transfer(link, link.pending.popleft(), {})
+                out._transfer(link, link.pending.popleft())
 
     return go_on

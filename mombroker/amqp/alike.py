@@ -4,27 +4,28 @@ alone: what they have in common is read once."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, Self
 
 from mombroker.amqp import codec
-from mombroker.amqp.messages import AS_DATA, AS_TEXT, FORM, PROPERTIES, Split
+from mombroker.amqp.messages import AS_DATA, AS_TEXT, PROPERTIES, Split
+from mombroker.broker.heads import MOST, TIME, Head
 
 MOST_ID = 100  # bytes; such an id means itself everywhere
 _IDS = re.compile(rb"[!-.0-\[\]-~]*")
+_OF_IDS = bytes(set(range(33, 127)) - set(b"/\\"))
 _BODIES = {AS_DATA: (b"\x00\x53\x75", 0xA0), AS_TEXT: (b"\x00\x53\x77", 0xA1)}  # how such begins, and its short code
 _TIME_AT = 9  # of the fields of the properties
 
 
 class Found(NamedTuple):
-    """A message that a Model has found, by places: of its id, of what follows that, of the sections that are kept, and
-    of its body with the head."""
+    """A message that a Model has found, by places: of its id, of what follows that, of its time, and of its body."""
 
     id: int
     behind: int
-    kept: int
-    head: int
+    time: int
     body: int
 
 
@@ -44,13 +45,15 @@ class Model:
     middle   between id and time, or body; `end`, between time and body
     kept     where the sections begin that are kept
     code     of a short body
+    form     of those that have a head of their own, up to their times (broker/heads.py): made for the first of them
     """
 
-    __slots__ = ("start", "width", "base", "count", "middle", "timed", "end", "kept", "form", "code")
+    __slots__ = ("start", "width", "base", "count", "middle", "timed", "end", "kept", "kind", "code", "_form")
 
     def __init__(self, payload: bytes, found: Split, id_at: int, id_size: int, list_at: int, time_at: int):
         intro, self.code = _BODIES[found.kind]
-        self.form, self.kept = FORM + found.kind, found.head - len(found.kept)
+        self.kind, self.kept = found.kind, found.head - len(found.kept)
+        self._form: bytes | None = None
         behind = found.head + len(intro)
         self.width, self.base, self.count, start = 0, 0, b"", 0
         if id_at:
@@ -67,7 +70,11 @@ class Model:
     @classmethod
     def of(cls, payload: bytes, found: Split) -> Self | None:
         """None for one whose like cannot be told by its bytes."""
-        if found.kind not in _BODIES or not payload.startswith(_BODIES[found.kind][0], found.head):
+        if (
+            len(found.kept) > MOST
+            or found.kind not in _BODIES
+            or not payload.startswith(_BODIES[found.kind][0], found.head)
+        ):
             return None
         kept, at = found.kept, found.head - len(found.kept)
         end, list_at = found.head, 0
@@ -118,20 +125,30 @@ class Model:
                 return None
             if not (data.startswith(self.middle, behind) and _IDS.fullmatch(data, id, behind)):
                 return None
-        body = behind + len(self.middle)
+        body = time = behind + len(self.middle)
         if self.timed:
-            body += 8
+            body += TIME
             if not data.startswith(self.end, body):
                 return None
             body += len(self.end)
         start = _start(data, body, end, self.code)
         if not start or (self.code == 0xA1 and not _is_text(data[start:end])):
             return None
-        return Found(id, behind, at + self.kept, body, start)
+        return Found(id, behind, time, start)
+
+    @property
+    def form(self) -> bytes:
+        if self._form is None:
+            intro = len(_BODIES[self.kind][0])
+            middle, end = (self.middle, self.end[:-intro]) if self.timed else (self.middle[:-intro], b"")
+            head = Head(self.start[self.kept :], self.width, self.base, self.count, middle, self.timed, end)
+            self._form = head.pack(self.kind)
+        return self._form
 
     def head(self, data: bytes, found: Found) -> tuple[str, bytes]:
         """Id and form."""
-        return data[found.id : found.behind].decode(), self.form + data[found.kept : found.head - 3]
+        id, time = data[found.id : found.behind], data[found.time : found.time + TIME * self.timed]
+        return id.decode(), self.form + time
 
 
 def row(
@@ -166,8 +183,7 @@ def row(
                 tagged - at,
                 found.id - at,
                 found.behind - at,
-                found.kept - at,
-                found.head - at,
+                found.time - at,
                 found.body - at,
                 end - at,
             )
@@ -186,8 +202,7 @@ class _Places(NamedTuple):
     tagged: int
     id: int
     behind: int
-    kept: int
-    head: int
+    time: int
     body: int
     end: int
 
@@ -205,14 +220,14 @@ def _equal(
     """Add the messages of the frames behind one, as long as they differ from it in what may differ alone, and in no
     length. How many these are."""
     length, first = places.end, at + places.end
-    unpacked = _struct(places, len(model.middle), model.timed)
+    unpacked = _struct(places, model.timed)
     count = min(most, (len(data) - first) // length)
     rows = list(unpacked.iter_unpack(memoryview(data)[first : first + count * length]))
     same = unpacked.unpack_from(data, at)
     columns = list(zip(*rows, strict=True))
     if not columns:
         return 0
-    starts, numbers, tags, befores, ids, middles, ends, found = columns
+    starts, numbers, tags, befores, ids, middles, times, ends, found = columns
     if numbers != tuple(range(number, number + count)) or any(
         columns[place].count(same[place]) < count for place in _SAME
     ):
@@ -221,31 +236,35 @@ def _equal(
             for at, row in enumerate(rows)
             if row[1] != number + at or any(row[place] != same[place] for place in _SAME)
         )
-    if not _IDS.fullmatch(b"".join(ids[:count])) or (model.code == 0xA1 and not b"".join(found[:count]).isascii()):
+    names = _names(ids[:count]) if model.width else [""] * count
+    if names is None or (model.code == 0xA1 and not b"".join(found[:count]).isascii()):
         return 0
     bodies += found[:count]
     if model.varies:
-        form, at = model.form, first
-        kept, head = places.kept, places.head - 3
-        for id in ids[:count]:
-            heads.append((id.decode(), form + data[at + kept : at + head]))
-            at += length
+        form = model.form
+        heads += zip(names, [form + time for time in times[:count]], strict=True)
     return count
 
 
-_SAME = (0, 2, 3, 5, 6)  # of the columns of _struct
+_SAME = (0, 2, 3, 5, 7)  # of the columns of _struct
 
 
 @lru_cache(64)
-def _struct(places: _Places, middle: int, timed: bool) -> Struct:
+def _struct(places: _Places, timed: bool) -> Struct:
     """What is the same up to the number, the number; the code and length of the tag; what is the same up to the id, the
-    id; what is the same up to the time, and behind it; the body."""
-    time = 8 if timed else 0
-    end = places.body - places.behind - middle - time
+    id; what is the same up to the time, the time; what is the same behind it; the body."""
+    time = TIME if timed else 0
     return Struct(
         f">{places.number}sI{2}s{places.tagged - places.tag - 2}x{places.id - places.tagged}s"
-        f"{places.behind - places.id}s{middle}s{time}x{end}s{places.end - places.body}s"
+        f"{places.behind - places.id}s{places.time - places.behind}s{time}s"
+        f"{places.body - places.time - time}s{places.end - places.body}s"
     )
+
+
+def _names(ids: Sequence[bytes]) -> list[str] | None:
+    """Ids of one length as texts; None if one of them is none."""
+    joined = b"\0".join(ids)
+    return joined.decode().split("\0") if len(joined.translate(None, _OF_IDS)) == len(ids) - 1 else None
 
 
 def _says(tail: bytes) -> bytes:

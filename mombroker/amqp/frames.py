@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 
 from mombroker.amqp import alike
@@ -91,23 +94,25 @@ class Parser:
 
     def accepted(self, one: Frame) -> list[int]:
         """Take the dispositions that follow one, if it and these settle a delivery each, as accepted: their numbers."""
-        body, numbers = one.body, list[int]()
+        body = one.body
         for width, written in _ACCEPTS:
             if body == body[8 : 8 + width].join(written):
-                parts, at, data = _written(written, width, one.channel), self._at, self._data
-                size, end = HEADER + len(body), 16 + width
-                while data.startswith((number := data[at + 16 : at + end]).join(parts), at):
-                    numbers.append(int.from_bytes(number, "big"))
-                    at += size
-                self._at = at
-        return numbers
+                data, at, size = self._data, self._at, HEADER + len(body)
+                if found := _row_of(written, width, one.channel).match(data, at):
+                    self._at = end = found.end()
+                    if width == 1:
+                        return list(data[at + 16 : end : size])
+                    return [number for (number,) in Struct(f">16xI{size - 20}x").iter_unpack(data[at:end])]
+        return []
 
 
-def _written(body: tuple[bytes, ...], width: int, channel: int) -> list[bytes]:
-    """The parts of a frame between its numbers, each of so many bytes."""
-    first, *others = body
-    size = HEADER + len(first) + sum(width + len(other) for other in others)
-    return [size.to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + first, *others]
+@lru_cache(64)
+def _row_of(body: tuple[bytes, ...], width: int, channel: int) -> re.Pattern[bytes]:
+    """Frames one after the other: what stands around their numbers, each of so many bytes."""
+    first, *others = map(re.escape, body)
+    size = HEADER + sum(map(len, body)) + width * (len(body) - 1)
+    start = re.escape(size.to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big"))
+    return re.compile(b"(?:%b%b(.{%d})%b)+" % (start, first, width, b"\\1".join(others)), re.DOTALL)
 
 
 def frame(body: bytes, channel: int = 0, kind: int = AMQP_FRAME) -> bytes:

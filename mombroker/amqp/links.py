@@ -12,6 +12,7 @@ from mombroker.amqp.codec import AmqpError
 from mombroker.amqp.performatives import SPACE, Terminus, Transfer
 from mombroker.broker.commands import MAX_PREFETCH, Delivery
 
+TAGGED = b"\xa0\x04"  # between the number of a delivery and its tag, which is the same
 CREDIT = 1_000  # deliveries that a client may send before they are answered
 Values = tuple[Any, ...]
 Flow = Callable[[int, int, int, bool], bytes]  # of handle, count, credit, drain
@@ -114,22 +115,34 @@ class Outgoing:
         most = MAX_PREFETCH // 2 if self.settled else MAX_PREFETCH
         return max(0, min(self.credit - under_way, most - under_way - self.unsettled))
 
+    def gave(self, count: int) -> None:
+        """It was given so many."""
+        self.credit -= count
+        self.count = (self.count + count) % SPACE
+        if not self.settled:
+            self.unsettled += count
+
     def transfer(self, delivery_id: int, parts: tuple[bytes, ...], most: int) -> bytes | list[bytes]:
         """The frame of a delivery, or the frames, each of at most `most` bytes. `parts`: of its message."""
-        self.credit -= 1
-        self.count = (self.count + 1) % SPACE
-        id = delivery_id.to_bytes(4, "big")
-        data = b"".join((self.head, id, b"\xa0\x04", id, self.end, *parts))
-        if len(data) + 4 <= most:
-            return (len(data) + 4).to_bytes(4, "big") + data
-        return self._several(id, b"".join(parts), most)
+        id, payload = delivery_id.to_bytes(4, "big"), b"".join(parts)
+        before, between, size = self.around(b"", len(payload))
+        if size <= most:
+            return b"".join((before, id, TAGGED, id, between, payload))
+        return self._several(id, payload, most)
+
+    def around(self, lead: bytes, more: int) -> tuple[bytes, bytes, int]:
+        """What stands before the number of a delivery, and behind its tag up to what leads its message, of which so
+        many bytes follow; and the size of the frame."""
+        between = self.end + lead
+        size = 4 + len(self.head) + 4 + len(TAGGED) + 4 + len(between) + more
+        return size.to_bytes(4, "big") + self.head, between, size
 
     def _several(self, id: bytes, payload: bytes, most: int) -> list[bytes]:
         """With `more` behind the other fields."""
         told = self.head[10:]  # the handle, and the code of the number behind it
         frames, at = list[bytes](), 0
         while at < len(payload) or not frames:
-            body = b"".join((told, id, b"\xa0\x04", id, self.end))
+            body = b"".join((told, id, TAGGED, id, self.end))
             room = most - len(self.head) - 32
             more = at + room < len(payload)
             body += codec.boolean(more)

@@ -21,6 +21,7 @@ from mombroker.amqp.codec import (
 from mombroker.broker import properties, wire
 from mombroker.broker.commands import Ask, Send
 from mombroker.broker.destinations import AGENT, shown_as
+from mombroker.broker.heads import WHOLE
 from mombroker.broker.message import BROKERS_OWN
 from mombroker.core import times
 from mombroker.core.trace import traceparent
@@ -36,7 +37,7 @@ _NAMES = {
 }  # fmt: skip
 
 # A form: FORM, what the body was, and the sections before it; of OTHER bodies also the sections from it on, behind.
-FORM = b"A"
+FORM = WHOLE
 AS_DATA, AS_TEXT, AS_BINARY, AS_NULL, OTHER = b"d", b"t", b"b", b"n", b"o"
 MAX_HEAD = 256 << 10  # bytes of the sections before the body
 MAX_ID = re.compile(r"[!-.0-\[\]-~]{1,100}")  # means itself everywhere, and ends before a "/"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from mombroker.amqp import payloads, performatives
 from mombroker.amqp.frames import frame
-from mombroker.amqp.links import Outgoing
+from mombroker.amqp.links import TAGGED, Outgoing
 from mombroker.amqp.performatives import ACCEPTED, MODIFIED, REJECTED, RELEASED, SENDER, SPACE, Outcome
 from mombroker.broker import commands
 from mombroker.broker.commands import Command, Delivery
@@ -16,6 +17,9 @@ from mombroker.broker.commands import Command, Delivery
 OUTCOMES = {
     ACCEPTED: commands.ACCEPTED, REJECTED: commands.REJECTED, RELEASED: commands.RELEASED, MODIFIED: commands.MODIFIED,
 }  # fmt: skip
+
+
+Given = tuple[int, int, Outgoing]  # delivery-id, the broker's tag, link
 
 
 class Owner(Protocol):
@@ -41,7 +45,7 @@ class Outbound:
         self.owner, self.part, self.channel, self.window, self._ask = owner, part, channel, window, ask
         self.links: dict[int, Outgoing] = {}  # by the client's handle, which is ours, too
         self.subs: dict[str, Outgoing] = {}
-        self.unsettled: dict[int, tuple[int, Outgoing]] = {}  # delivery-id -> the broker's tag, link
+        self.unsettled: dict[int, Given] = {}  # by delivery-id
         self.next_out = self._next_delivery = 0
         self._order: deque[Outgoing] = deque()
         self._rest: deque[bytes] = deque()  # frames of a delivery that has begun
@@ -53,8 +57,8 @@ class Outbound:
     def forget(self, link: Outgoing) -> None:
         """The link is no more: what its client has not settled goes back."""
         del self.links[link.handle], self.subs[link.sub]
-        for id in [id for id, (_, whose) in self.unsettled.items() if whose is link]:
-            tag, _ = self.unsettled.pop(id)
+        for id in [id for id, (*_, whose) in self.unsettled.items() if whose is link]:
+            _, tag, _ = self.unsettled.pop(id)
             self._ask(commands.Disposition(tag, commands.RELEASED))
         for each in link.pending:
             self._give_back(each)
@@ -76,47 +80,86 @@ class Outbound:
 
     def deliver(self, row: list[Delivery]) -> None:
         """Messages that come together."""
-        subs, known = self.subs, payloads.Starts()
-        for delivery in row:
-            link = subs.get(delivery.sub)
+        at = 0
+        while at < len(row):
+            delivery = row[at]
+            link = self.subs.get(delivery.sub)
             if link is None:
                 self._give_back(delivery)
+                at += 1
                 continue
-            if link.granted:
-                link.granted -= 1
+            count = 1
             if (
                 link.credit > 0
                 and self.window > 0
                 and link.attached
                 and not (self._order or link.pending or self._rest)
             ):
-                self._transfer(link, delivery, known)
+                count = self._transfer_alike(link, row, at) or self._transfer(link, delivery)
             else:
                 link.pending.append(delivery)
                 self._order.append(link)
                 self._go_on()
+            at += count
+            link.granted = max(0, link.granted - count)
             if link.settled and not link.granted and link.credit > 0:  # no outcome of it brings the next credit
                 self.grant(link)
         row.clear()
 
-    def _transfer(self, link: Outgoing, delivery: Delivery, known: payloads.Starts) -> None:
+    def _transfer(self, link: Outgoing, delivery: Delivery) -> int:
+        """One delivery, and that it is one."""
         owner, id, tag = self.owner, self._next_delivery, delivery.tag
         self._next_delivery = (id + 1) % SPACE
         if not link.settled:
-            self.unsettled[id] = tag, link
-            link.unsettled += 1
+            self.unsettled[id] = id, tag, link
             tag = 0
-        found = link.transfer(id, payloads.parts(delivery, owner.now, known), owner.most_out)
+        link.gave(1)
+        found = link.transfer(id, payloads.parts(delivery, owner.now), owner.most_out)
         if isinstance(found, bytes):
-            if tag:
-                self._put(found, tag)
-            else:
-                self.window -= 1
-                self.next_out = (self.next_out + 1) % SPACE
-                owner.output.append(found)
+            self._put(found, tag)
         else:
             self._rest, self._auto = deque(found), tag
             self._put_rest()
+        return 1
+
+    def _transfer_alike(self, link: Outgoing, row: list[Delivery], at: int) -> int:
+        """Those of a run that stand in a row from a place on, as far as credit and window go, each in one frame. How
+        many these are; 0: the one there is for `_transfer`."""
+        start = payloads.start_of(row[at])
+        if start is None:
+            return 0
+        owner, id, settled, unsettled = self.owner, self._next_delivery, link.settled, self.unsettled
+        sub, alike, form, named = link.sub, row[at].message.alike, start.form, start.shared is not None
+        cut, sizes, count = len(form), (-1, -1), 0
+        before = between = middle = behind = text = b""
+        for to, tag, _, message, times, *_ in islice(row, at, at + min(link.credit, self.window)):
+            if message.alike is not alike or to != sub or times != 1 or not message.form.startswith(form):
+                break
+            body = message.body
+            if named:
+                text = message.message.encode()
+            if (len(text), len(body)) != sizes:
+                sizes = len(text), len(body)
+                lead, middle, behind = start.around(*sizes)
+                before, between, size = link.around(
+                    lead, len(middle) + len(message.form) - cut + len(behind) + sum(sizes)
+                )
+                if size > owner.most_out:
+                    break
+            number = id.to_bytes(4, "big")
+            data = b"".join((before, number, TAGGED, number, between, text, middle, message.form[cut:], behind, body))
+            if settled:
+                owner.put_auto(data, self.part, tag)
+            else:
+                unsettled[id] = id, tag, link
+                owner.output.append(data)
+            id = (id + 1) % SPACE
+            count += 1
+        self._next_delivery = id
+        self.window -= count
+        self.next_out = (self.next_out + count) % SPACE
+        link.gave(count)
+        return count
 
     def _put(self, data: bytes, auto: int) -> None:
         self.window -= 1
@@ -148,7 +191,7 @@ class Outbound:
                 return
             order.popleft()
             if ready:
-                self._transfer(link, link.pending.popleft(), {})
+                self._transfer(link, link.pending.popleft())
                 self._drained_now(link)
 
     def flush(self, link: Outgoing) -> None:
@@ -197,26 +240,24 @@ class Outbound:
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
-    def settled(self, first: int, last: int) -> list[tuple[int, int, Outgoing]]:
-        """Take out those of a range that are not settled yet: delivery-id, tag, link."""
+    def numbers(self, first: int, last: int) -> list[int]:
+        """The numbers of a range, or those of them that are not settled yet."""
         count = (last - first) % SPACE + 1
         if count > len(self.unsettled):
-            return self.each_settled([id for id in self.unsettled if (id - first) % SPACE < count])
-        return self.each_settled([(first + at) % SPACE for at in range(count)])
+            return [id for id in self.unsettled if (id - first) % SPACE < count]
+        return [(first + at) % SPACE for at in range(count)]
 
-    def each_settled(self, ids: list[int]) -> list[tuple[int, int, Outgoing]]:
-        """As `settled`."""
-        found, take = [], self.unsettled.pop
-        for id in ids:
-            if (known := take(id, None)) is not None:
-                tag, link = known
-                link.unsettled -= 1
-                found.append((id, tag, link))
+    def settled(self, ids: list[int]) -> list[Given]:
+        """Take out those that are not settled yet."""
+        take = self.unsettled.pop
+        found = [given for id in ids if (given := take(id, None)) is not None]
+        for link, count in Counter([link for *_, link in found]).items():
+            link.unsettled -= count
         return found
 
-    def regrant(self, links: list[Outgoing]) -> None:
-        """What they have settled may make room for credit that the broker has not taken."""
-        for link in dict.fromkeys(links):
+    def regrant(self, found: list[Given]) -> None:
+        """What was settled may make room for credit that the broker has not taken."""
+        for link in dict.fromkeys([link for *_, link in found]):
             if link.credit > link.granted and self.links.get(link.handle) is link:
                 self.grant(link)
 
@@ -227,7 +268,7 @@ class Outbound:
     def check(self) -> None:
         """Assert the invariants."""
         for link in self.links.values():
-            mine = sum(whose is link for _, whose in self.unsettled.values())
+            mine = sum(whose is link for *_, whose in self.unsettled.values())
             assert mine == link.unsettled, "1: what is unsettled is counted wrong"
             ready = link.pending and link.credit > 0
             assert not ready or link in self._order, "2: it waits for nothing"

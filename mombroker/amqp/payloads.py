@@ -40,9 +40,10 @@ from mombroker.amqp.messages import (
     REPLY_TO,
     section,
 )  # fmt: skip
-from mombroker.broker import properties, wire
+from mombroker.broker import heads, properties, wire
 from mombroker.broker.commands import Delivery
-from mombroker.broker.message import Alike, ClientMessage
+from mombroker.broker.heads import SHARED, Head
+from mombroker.broker.message import ClientMessage
 from mombroker.core.times import MS
 
 TYPES = {"none": 0, "map": 2, "bytes": 3, "stream": 4, "text": 5, "json": 5}  # kind -> x-opt-jms-msg-type
@@ -86,32 +87,52 @@ def _header(delivery: Delivery, now: Callable[[], int]) -> bytes:
     )
 
 
+class Around(NamedTuple):
+    """What stands around id, time and body of messages of a run that have ids and bodies of one length."""
+
+    lead: bytes
+    middle: bytes
+    end: bytes
+
+
 class Start(NamedTuple):
-    """What messages of a run have in common: up to their body, or, without `kept`, up to the sections that they have
-    each for itself."""
+    """What messages of a run have in common: their forms begin with `form`, and `shared` is what that tells of those
+    that have a head of their own."""
 
-    head: bytes
-    kept: bytes | None
+    usual: bytes
     kind: bytes
+    form: bytes
+    shared: Head | None
+
+    def around(self, id: int, body: int) -> Around:
+        """For so many bytes of each."""
+        sized, shared = _sized(self.kind, body), self.shared
+        if shared is None:
+            return Around(self.usual + self.form[2:] + sized, b"", b"")
+        return Around(self.usual + shared.lead(id), shared.middle, shared.end + sized)
 
 
-Starts = dict[Alike, Start]
+def start_of(delivery: Delivery) -> Start | None:
+    """Of a message of a run, if there may be others that are like it."""
+    message = delivery.message
+    form, alike = message.form, message.alike
+    kind = form[1:2]
+    if alike is None or kind not in _SIZED or message.annotations or delivery.expires or delivery.count > 1:
+        return None
+    usual = _usual_header(message.persistent, message.priority)
+    if form[:1] == SHARED:
+        shared, time = heads.head_of(form)
+        return Start(usual, kind, form[: len(form) - len(time)], shared)
+    return None if alike.own or form[:1] != FORM else Start(usual, kind, form, None)
+
+
 Parts = tuple[bytes, ...]
 
 
-def parts(delivery: Delivery, now: Callable[[], int], known: Starts) -> Parts:
-    """All sections of a message, for one receiver. `known`: of messages that are delivered together."""
+def parts(delivery: Delivery, now: Callable[[], int]) -> Parts:
+    """All sections of a message, for one receiver."""
     message = delivery.message
-    if (alike := message.alike) is not None and delivery.count == 1:
-        start = known.get(alike)
-        if start is not None:
-            head, kept, kind = start
-            return head, message.form[2:] if kept is None else kept, _sized(kind, message.body), message.body
-        kind = message.form[1:2]
-        if message.form[:1] == FORM and kind in _SIZED and not (message.annotations or delivery.expires):
-            kept = None if alike.own else message.form[2:]
-            known[alike] = Start(_usual_header(message.persistent, message.priority), kept, kind)
-    head, form = _header(delivery, now), message.form
+    head, form = _header(delivery, now), heads.whole(message.form, message.message)
     if form[:1] != FORM:
         return head, _sections(delivery), _body_of(message)
     kind, kept, rest = form[1:2], form[2:], b""
@@ -121,7 +142,7 @@ def parts(delivery: Delivery, now: Callable[[], int], known: Starts) -> Parts:
     if message.annotations:
         kept = _annotated(kept, message)
     if kind in _SIZED:
-        return head, kept, _sized(kind, message.body), message.body
+        return head, kept, _sized(kind, len(message.body)), message.body
     return head, kept, rest or b"\x00\x53\x77\x40"
 
 
@@ -134,10 +155,9 @@ _SIZED = {
 }  # fmt: skip
 
 
-def _sized(kind: bytes, body: bytes) -> bytes:
-    """What stands before a body."""
+def _sized(kind: bytes, size: int) -> bytes:
+    """What stands before a body of so many bytes."""
     short, long = _SIZED[kind]
-    size = len(body)
     return short[size] if size < 256 else long + size.to_bytes(4, "big")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
-from mombroker.broker import older
+from mombroker.broker import heads, older
 from mombroker.broker.properties import FIELDS, Packed, named
 from mombroker.broker.shapes import LOCAL, Count, Time, Within, getter
 from mombroker.broker.texts import plain
@@ -30,7 +30,7 @@ class Alike:
     __slots__ = ("size", "own", "_before", "_between", "_behind_form", "_behind", "_packed", "_parts")
 
     def __init__(self, first: ClientMessage, own: bool = False):
-        values = first.values()
+        values = SHAPE.values(first)
         self.own, self.size = own, first.size - len(first.body) - (len(first.form) if own else 0)
         self._before, self._behind = values[:BODY], values[BODY + 1 :]
         self._packed: tuple[bytes, bytes] | None = None
@@ -52,11 +52,12 @@ class Alike:
         made.alike = self
         return made
 
-    def packed(self, message: ClientMessage) -> tuple[bytes, ...]:
-        """The fields of one of them before the body, in parts, and at last those behind it."""
+    def packed(self, message: ClientMessage, form: bytes) -> tuple[bytes, ...]:
+        """The fields of one of them before the body, in parts, and at last those behind it. `form`: its own, or whole
+        (heads.py), which is asked of those that are `own`."""
         if self.own:
             before, between, behind_form, behind = self._parts
-            return before, pack(message.message), between, pack(message.form), behind_form, behind
+            return before, pack(message.message), between, pack(form), behind_form, behind
         if self._packed is None:
             self._packed = b"".join(map(pack, self._before)), b"".join(map(pack, self._behind))
         return self._packed
@@ -120,14 +121,21 @@ class ClientMessage(Note):
         texts = self.content_type + self.type + self.correlation + self.reply_to
         return len(texts) + len(self.properties) + len(form) + len(self.body)
 
+    def values(self) -> Sequence[Any]:
+        """As other servers have them."""
+        values = SHAPE.values(self)
+        if self.form[:1] != heads.SHARED:
+            return values
+        return *values[:FORM], heads.whole(self.form, self.message), *values[FORM + 1 :]
+
     def pack(self) -> bytes:
         if self.alike is None:
             return Note.pack(self)
-        *before, behind = self.alike.packed(self)
+        *before, behind = self.alike.packed(self, heads.whole(self.form, self.message))
         return b"".join((WIRE, *before, pack(self.body), behind))
 
     def copy(self) -> ClientMessage:
-        return ClientMessage(*self.values())
+        return ClientMessage(*SHAPE.values(self))
 
     def told(self) -> dict[str, Any]:
         """For an operator: what JSON has, so all but the body. `headers` are the sender's, standard fields too, and

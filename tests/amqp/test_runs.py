@@ -7,8 +7,11 @@ from mombroker.amqp import codec
 from mombroker.amqp.codec import NULL, boolean, uint
 from mombroker.amqp.frames import frame
 from mombroker.amqp.inbound import MAX_RUN
-from mombroker.amqp.performatives import ACCEPTED, DISPOSITION, REJECTED, TRANSFER, Outcome, performative
-from mombroker.broker.commands import Disposition, SendRun
+from mombroker.amqp.performatives import ACCEPTED, DISPOSITION, REJECTED, SETTLED, TRANSFER, Outcome, performative
+from mombroker.broker import heads
+from mombroker.broker.commands import Delivery, Disposition, SendRun
+from mombroker.broker.message import Alike, ClientMessage
+from mombroker.broker.queue.item import QueuedMessage
 from tests.amqp.peer import message, settle
 from tests.amqp.test_connection import delivery, receiving, sending
 
@@ -16,14 +19,14 @@ HEADS = st.sampled_from([{}, {"color": "red"}, {"size": 5}])
 BODIES = st.sampled_from([b"", b"x", b"\x00\x53\x75", b"y" * 255, b"z" * 256, b"\x00\x00\x00\x20\x02\x00\x00\x00"])
 TAGS = st.sampled_from([b"", b"1", b"long tag"])
 FORMS = st.sampled_from([uint(0), NULL, b"\x52\x00"])
-SETTLED = st.sampled_from([boolean(False), boolean(True), NULL, b"\x56\x00"])
+SETTLES = st.sampled_from([boolean(False), boolean(True), NULL, b"\x56\x00"])
 MORE = st.sampled_from(
     [[], [boolean(False)], [boolean(False), NULL, NULL, boolean(False), boolean(False), boolean(True)]]
 )
 IDS = st.sampled_from([NULL, codec.string("ID:a-%d"), codec.string("ID:%d@"), codec.string("an %d"), uint(7), b"\x45"])
 TIMES = st.sampled_from([[], [NULL], ["now"], ["now", codec.string("group")]])
 WIDE = st.booleans()  # lengths of four bytes
-FRAMES = st.tuples(HEADS, BODIES, TAGS, FORMS, SETTLED, MORE, st.booleans(), IDS, TIMES, WIDE, st.booleans())
+FRAMES = st.tuples(HEADS, BODIES, TAGS, FORMS, SETTLES, MORE, st.booleans(), IDS, TIMES, WIDE, st.booleans())
 
 
 def written(id, found):
@@ -71,7 +74,9 @@ def test_however_they_come_they_mean_the_same(rows, cuts):
         peer.connection.check()
         link = peer.connection.sessions[0].inbound.links[0]
         assert link.count == len(every) and link.unanswered == sum(each.receipt is not None for each in told[-1])
-    assert told[0] == told[1] == told[2] and [each.body for each in told[0]] == [body for _, body, *_ in every]
+    assert told[0] == told[1] == told[2]
+    assert [whole_form(each) for each in told[0]] == [alone(written(id, found)) for id, found in enumerate(every)]
+    assert [each.body for each in told[0]] == [body for _, body, *_ in every]
 
 
 def test_a_run_ends_where_the_credit_does():
@@ -98,15 +103,53 @@ def test_messages_with_ids_of_their_own_are_one_run():
         (run,) = peer.commands()
         assert type(run) is SendRun and len(run.bodies) == MAX_RUN
         assert [each.message for each in run.singles()] == [f"ID:a-{id}" for id in range(MAX_RUN)]
-        assert [each.form for each in run.singles()] == [alone(each, text) for each in range(MAX_RUN)]
+        assert list(map(whole_form, run.singles())) == [alone(each) for each in row(MAX_RUN, text=text)]
         assert run.size == sum(each.size for each in run.singles())
 
 
-def alone(id, text):
+@given(
+    st.lists(st.sampled_from([b"x", b"yy", b"z" * 300, b"z" * 600]), min_size=1, max_size=6), st.booleans(),
+    st.booleans(),
+    st.lists(st.integers(1, 2), max_size=12), st.integers(1, 9), st.booleans(),
+)  # fmt: skip
+def test_messages_of_a_run_have_the_rows_and_frames_of_single_ones(bodies, text, named, times, credit, settled):
+    """However they are given: again, to one whose credit ends, in frames that are too small for some."""
+    peer = sending()
+    own = QPID if named else NULL
+    peer.raw(b"".join(frame for at, body in enumerate(bodies) for frame in row(1, body, at, own, text)))
+    sent = singles(peer.commands())
+    first, heads_of = sent[0], [(each.message, each.form) for each in sent]
+    model = ClientMessage("queue:q", "/queue/q", message=first.message, form=first.form, body=first.body)
+    made = list(map(Alike(model, True).headed, heads_of, [each.body for each in sent]))
+    one_by_one = [each.copy() for each in made]
+    rows = [
+        [QueuedMessage(id, 4, f"a#{id}", each).held_row("a/q") for id, each in enumerate(messages)]
+        for messages in (made, one_by_one)
+    ]
+    assert rows[0] == rows[1] and [each.pack() for each in made] == [each.pack() for each in one_by_one]
+    assert [each.size for each in made] == [each.size for each in one_by_one]
+    told = []
+    for messages, together in ((made, True), (one_by_one, True), (one_by_one, False)):
+        peer = receiving(credit=credit, settles=SETTLED if settled else 0)
+        peer.connection.most_out = 512
+        counts = [*times, *[1] * len(messages)]
+        given = [Delivery(peer.sub, tag, "a#1", each, counts[tag - 1]) for tag, each in enumerate(messages, 1)]
+        for lot in [given] if together else [[each] for each in given]:
+            peer.told(*lot)
+        told.append((peer.take(), peer.connection.written, peer.commands()))
+    assert told[0] == told[1] == told[2]
+    assert [code for code, *_ in told[0][0]].count(TRANSFER) >= min(credit, len(sent))
+
+
+def alone(data):
     """The form of a message that came by itself."""
     peer = sending()
-    peer.raw(row(1, first=id, text=text)[0])
+    peer.raw(data)
     return peer.commands()[0].form
+
+
+def whole_form(sent):
+    return heads.whole(sent.form, sent.message)
 
 
 def test_text_that_is_none_is_rejected_by_itself():

@@ -61,7 +61,7 @@ class QueuedMessage:
         if alike is None:
             return b"".join((head, holder, pack((self.message_id, self.lane) + row_of(message)))), message.body
         return b"".join(
-            (head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed(message))
+            (head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed(message, message.form))
         ), message.body
 
 
