@@ -191,11 +191,11 @@ def _settings(old: Topology, new: Topology) -> Iterable[Setting]:
             yield Setting("server", name, was, server.listens)
     if old.allow != new.allow:
         yield Setting("allow", "", list(old.allow), list(new.allow))
-    before, after = ({agent.name: agent for agent in agents} for agents in (old.agents, new.agents))
+    before, after = {each.name: each for each in old.agents}, {each.name: each for each in new.agents}
     for name in {**before, **after}:
-        was, now = before.get(name), after.get(name)
-        if was != now:
-            yield Setting("agent", name, asdict(was) if was else None, asdict(now) if now else None)
+        old_one, new_one = before.get(name), after.get(name)
+        if old_one != new_one:
+            yield Setting("agent", name, asdict(old_one) if old_one else None, asdict(new_one) if new_one else None)
     if old.policies != new.policies:
         yield Setting("policies", "", old.policies, new.policies)
     if old.permissions != new.permissions:
