@@ -192,6 +192,19 @@ def test_a_message_that_waited_has_a_bar_and_leads_to_what_it_waited_for(page):
     assert page.js("[...document.querySelectorAll('#content p a')].map((each) => each.hash)") == ["#/ways/b%231"]
 
 
+NEAR = '...Array.from({length: 40}, (_, at) => way(`b#${100 + at}`, 9 * at + 1, 9 * at + 2, 9 * at + 2, "")),'
+BEHIND_OTHERS = WAITED.replace("arrows: [", f"arrows: [{NEAR}")
+
+
+def test_of_many_that_were_near_the_message_itself_is_shown(page):
+    page.js(BEHIND_OTHERS)
+    page.show("ways/b%232")
+    place = "(document.querySelector('.ways .mine line').getBoundingClientRect())"
+    assert 0 < page.until(f"(({place}.left > 0 && {place}.right < innerWidth) && {place}.left)") < 1280
+    assert page.js("document.querySelector('.ways').getBoundingClientRect().left") < 0
+    assert 0 < page.until("document.querySelector('.ways .names').getBoundingClientRect().left") < 40
+
+
 def test_what_clients_send_stays_text(page):
     text = page.show("queues/queue%3Aorders")
     assert EVIL in text and "second" in text and "max_redeliveries = 5" in text

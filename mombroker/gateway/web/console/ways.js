@@ -16,15 +16,16 @@ function picture(found) {
   const moments = [...new Set(found.arrows.flatMap((each) => [of(each.left), of(each.came), ...(held(each) ? [of(each.delivered)] : [])]))].sort((a, b) => a - b);
   const x = new Map(moments.map((each, at) => [each, LEFT + at * STEP]));
   const width = LEFT + moments.length * STEP + 60, height = TOP + found.servers.length * ROW + 20;
-  const named = new Set();
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Space and time" },
+  const named = new Set(), mine = found.arrows.find((each) => each.message === found.message);
+  const names = s("g", { class: "names" }, found.servers.map((name) => s("text", { x: 8, y: row.get(name) + 4 }, name)));
+  const stay = () => names.setAttribute("transform", `translate(${region.scrollLeft} 0)`);
+  const region = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Space and time", onscroll: stay },
     s("svg", { class: "ways", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The ways of ${found.message}` },
-      found.servers.map((name) => [
-        s("line", { class: "server", x1: LEFT - 20, y1: row.get(name), x2: width - 20, y2: row.get(name) }),
-        s("text", { x: 8, y: row.get(name) + 4 }, name),
-      ]),
+      found.servers.map((name) => s("line", { class: "server", x1: LEFT - 20, y1: row.get(name), x2: width - 20, y2: row.get(name) })),
       moments.map((each, at) => at % 2 === 0 && s("text", { class: "faint", x: x.get(each), y: height - 8 }, ms(each))),
-      found.arrows.map((each) => arrow(each, found, of, x, row, named))));
+      found.arrows.map((each) => arrow(each, found, of, x, row, named)), names));
+  if (mine) requestAnimationFrame(() => { region.scrollLeft = x.get(of(mine.left)) - region.clientWidth / 2; }); // once it is shown
+  return region;
 }
 
 const held = (each) => BigInt(each.delivered) > BigInt(each.came);
