@@ -213,11 +213,13 @@ class Agent:
     def join(self, group: str) -> None:
         """Be a member of a group, which is made when the first one joins. The reaction to View tells that it is so.
 
-        With a `restore` the agent begins with the state of the eldest member, before it reacts to its first View. It
-        does not move to another server meanwhile. Raises UnknownName for a group that is being made (the reaction runs
-        again once it is there), MomError.
+        With a `restore`, or `snapshot_tables`, the agent begins with the state of the eldest member, before it reacts
+        to its first View. It does not move to another server meanwhile. Raises UnknownName for a group that is being
+        made (the reaction runs again once it is there), MomError.
         """
-        self._now_reacting().join(group, type(self).restore is not Agent.restore)
+        mine = type(self)
+        needs = mine.restore is not Agent.restore or mine.snapshot_tables is not Agent.snapshot_tables
+        self._now_reacting().join(group, needs)
 
     def leave(self, group: str) -> None:
         """Be no member any more, after the casts of the view at hand; the last View says so. Raises UnknownName."""
@@ -231,8 +233,13 @@ class Agent:
         """What a new member of a group is to begin with: a plain value. It is taken at the beginning of its view."""
         return None
 
+    def snapshot_tables(self, group: str) -> Iterable[Table]:
+        """Tables that a new member is to have besides, with the rows of that moment: they follow a page at a time,
+        while this agent goes on. What the new member has in its own of the same names gives way to them."""
+        return ()
+
     def restore(self, group: str, state: Any) -> None:
-        """Begin with what another member had when this agent's first view began."""
+        """Begin with what another member had when this agent's first view began; its tables are there by now."""
 
     # -- agents --------------------------------------------------------------------------------------------------
 
@@ -327,10 +334,10 @@ class Agent:
         group, number = note.group, note.number
         if self.id in lacking and (found := reaction.groups.state(self.id, group, number)) is not None:
             self.restore(group, unpack(found))
-            reaction.restored(group)
+            reaction.restored(group, number)
         if giver == self.id:
             state = pack(self.snapshot(group), f"{type(self).__name__}'s snapshot")
-            reaction.give(group, number, lacking, state)
+            reaction.give(group, number, lacking, state, [each.name for each in self.snapshot_tables(group)])
         method = self._reactions.get(_VIEWED)
         if method is not None:
             method(self, note)
@@ -398,7 +405,7 @@ _DELIVERED = Delivered.__wire_name__
 _VIEWED = "mom.View"
 # Names that came later: a class from before that has one of its own keeps it.
 _LATER = {"delivered", "every", "migrate", "put", "publish", "consume", "subscribe", "stop"}
-_LATER |= {"join", "leave", "group", "snapshot", "restore"}
+_LATER |= {"join", "leave", "group", "snapshot", "snapshot_tables", "restore"}
 _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.

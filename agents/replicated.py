@@ -13,6 +13,7 @@ from mombroker.agents import notifications as notes
 from mombroker.agents.agent import Agent, reacts
 from mombroker.agents.groups import View
 from mombroker.agents.notifications import NotDelivered, ReactionFailed, notification
+from mombroker.agents.tables import Table
 
 F = typing.TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +39,7 @@ def command(method: F) -> F:
 
 class Replicated(Agent):
     """An agent of a group of its like, all of which have the same state. `group_name` says which group; else it is
-    called as the class. What is not sent to others (Items, Table) is not part of the state."""
+    called as the class. Its fields and tables are the state; Items are not, since their ids are a copy's own."""
 
     group_name: typing.ClassVar[str] = ""
     _commands: typing.ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
@@ -61,6 +62,9 @@ class Replicated(Agent):
 
     def snapshot(self, group: str) -> Any:
         return {name: getattr(self, name) for name in self._fields}
+
+    def snapshot_tables(self, group: str) -> list[Table]:
+        return [getattr(self, name) for name in self._tables]
 
     def restore(self, group: str, state: Any) -> None:
         for name, value in state.items():

@@ -130,6 +130,11 @@ class Table:
     def __init__(self, agent: Agent, name: str):
         self._agent, self._name = agent, name
 
+    @property
+    def name(self) -> str:
+        """What the field is called."""
+        return self._name
+
     def _rows(self) -> Rows:
         return self._agent._now_reacting().table(self._name)
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+from mombroker.broker.groups import gives
+from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.members import Members
+from mombroker.broker.groups.notes import Got
 from mombroker.broker.groups.outbox import Outboxes
 from mombroker.broker.shapes import LAST
+from mombroker.broker.wire import note_of
 from mombroker.core.groups.home import Home
 from mombroker.core.groups.member import Member
 
@@ -53,6 +58,61 @@ def unnumbered(placed: Any) -> Any:
     return lambda outboxes, agent, number: placed(outboxes, agent, LAST)
 
 
+def as_it_is_now(watch: Any, key: str, row: Any) -> None:
+    """What a giver changes while it gives is given as it is then, so that casts of after the view count twice."""
+
+
+def begins_at_once(comings: Comings, key: Any) -> bool:
+    """A new member begins when the pages are there, before they are rows of its tables."""
+    coming = comings.of.get(key)
+    if coming is not None and coming.whole:
+        coming.filled = True
+        return True
+    return False
+
+
+def rows_of_before(fill: Any) -> Any:
+    """Rows that a new member had before stay among those that it is given."""
+
+    def fills(comings: Comings, coming: Any) -> bool:
+        rows = comings.rows
+
+        class Blind:
+            def __init__(self, table: Any):
+                self.put, self.accept = table.put, table.accept
+
+            def range(self, *args: Any) -> list[Any]:
+                return []
+
+        comings.rows = lambda agent, name: Blind(rows(agent, name))  # type: ignore[assignment,return-value]
+        try:
+            more: bool = fill(comings, coming)
+            return more
+        finally:
+            comings.rows = rows
+
+    return fills
+
+
+def pages_of_any_view(comes: Any) -> Any:
+    """A page is taken for the state that a member waits for, whichever view it is of: two states may be mixed."""
+
+    def pages(members: Members, message: Any) -> None:
+        note = note_of(message)
+        for agent in note.to:
+            mine = members.find(note.group, agent)
+            if mine is not None and mine.lacks:
+                coming = members.comings.of.get((agent, note.group, mine.lacks))
+                if note.at and coming is not None and coming.pages:
+                    note = replace(note, at=coming.pages)
+                members.comings.page(agent, replace(note, number=mine.lacks))
+                for server in members.servers([message.source]):
+                    if note.give:
+                        members.natives.post(members.id, server, Got(note.give, agent, note.at + 1))
+
+    return pages
+
+
 def not_barred(prepare: Any) -> Any:
     """What comes of a member that is out is delivered on, behind the FLUSH that has counted it."""
 
@@ -95,6 +155,10 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),
     "asked once": (Home, "_ask", asked_once(Home._ask)),
+    "rows as they are now": (gives._Watch, "before", as_it_is_now),
+    "filled at once": (Comings, "begins", begins_at_once),
+    "rows of before": (Comings, "_fill", rows_of_before(Comings._fill)),
+    "two states mixed": (Members, "_state_comes", pages_of_any_view(Members._state_comes)),
     "not barred": (Member, "prepare", not_barred(Member.prepare)),
 }
 

@@ -61,9 +61,9 @@ def folder_option(command: F) -> F:
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, replicas, catchup, chaos, failover, peers.
+    """Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, group, replicas, catchup, chaos, failover, peers.
 
-    Without a command all but `domain` and the last six run, in short. Beside each figure stand two yardsticks of the same round:
+    Without a command all but `domain` and the last seven run, in short. Beside each figure stand two yardsticks of the same round:
     f_ms, the time that the disk takes to make a small record durable, and c_us, the CPU time that Python takes to make
     a small object (which grows while others use the machine). Columns that end in _f and _c are ratios to them.
     Figures are medians of rounds in which the cases take turns. The first line, on stderr, says which Python this is,
@@ -364,6 +364,32 @@ def order(messages: int, window: int, size: int, rounds: int, folder: Path | Non
     with Bar("rounds") as bar:
         rows = order.measure(messages, window, size, rounds, folder, bar.at)
     show(rows, output, columns)
+
+
+@bench.command()
+@click.option("--rows", type=click.IntRange(1), default=100_000, show_default=True, help="Of the table.")
+@click.option("--rate", type=click.IntRange(1), default=1_000, show_default=True, help="Casts a second meanwhile.")
+@click.option("--before", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds without one.")
+@folder_option
+@output_options
+def group(rows: int, rate: int, before: float, folder: Path | None, output: str, columns: str) -> None:
+    """For how long others stop while a new member of a group is given a large table, and casts go on.
+
+    Three servers with a process each: the giver's, another member's, which casts, and the new member's. worst_ms is
+    the longest time between two reactions of an agent that has something to do every 10 ms, during the transfer;
+    before_ms the same in the seconds before; cast_ms the longest time from a cast to its delivery. In the end all have
+    the same rows.
+
+    \b
+    Example:
+      mom bench group
+      mom bench group --rows 1000000 --rate 200
+    """
+    from mombroker.admin.bench import group
+
+    with Bar("steps") as bar:
+        found = group.measure(rows, rate, before, folder, bar.at)
+    show(found, output, columns)
 
 
 @bench.command()

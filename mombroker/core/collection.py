@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from mombroker.core.batch import ItemRow
-from mombroker.core.table import Table
+from mombroker.core.table import Table, Watch
 from mombroker.core.transaction import COMMIT, Transaction
 
 Place = tuple[int, int]  # (key, id)
@@ -155,13 +155,15 @@ class Collections:
     """All collections of a server.
 
     changed   those with changes that are not durable yet
+    watches   who is told what rows of a table were, by agent and table
     """
 
-    __slots__ = ("tx", "changed")
+    __slots__ = ("tx", "changed", "watches")
 
     def __init__(self, tx: Transaction):
         self.tx = tx
         self.changed: dict[Collection | Table, None] = {}
+        self.watches: dict[tuple[str, str], list[Watch]] = {}
 
     def open(self, agent: str, name: str) -> Collection:
         """An agent's collection, as it is in the store."""
@@ -169,7 +171,7 @@ class Collections:
 
     def table(self, agent: str, name: str) -> Table:
         """An agent's table, as it is in the store."""
-        return Table(self.tx, self.changed, agent, name)
+        return Table(self.tx, self.changed, agent, name, self.watches)
 
     def drop(self, agent: str) -> None:
         """An agent was deleted: delete its row and its collections."""

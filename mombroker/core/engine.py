@@ -24,6 +24,7 @@ from mombroker.core.natives import Clients, NativeAgent, NativeHost
 from mombroker.core.poison import PoisonSearch
 from mombroker.core.reaction import DELETE, Program, Reaction, Retry
 from mombroker.core.residents import Resident, Residents
+from mombroker.core.table import Table
 from mombroker.core.timers import Timers
 from mombroker.core.topology import AgentDecl
 from mombroker.core.transaction import COMMIT, LINGER
@@ -426,6 +427,8 @@ class Engine:
             where = entry.domain, entry.peer, entry.received
             self.record("delete", message, box.agent, *where, detail=resident.path)
         else:
+            for given in reaction.given:
+                self.clients.groups.give(box.agent, *given)
             self.residents.accept(resident, state)
         if reaction.ops:
             reaction.apply(self.send, self.timers)
@@ -494,6 +497,15 @@ class Engine:
             self.on_delete(agent)
             box.stuck = None
             self.inboxes.wake(box)
+
+    def rows_of(self, agent: str, name: str) -> Table | None:
+        """A table of an agent, to be read and changed between its reactions; None if its class has none of this name.
+        Raises MomError for a class that cannot be loaded."""
+        resident = self.residents.loaded.get(agent) or self.residents.load(agent)
+        if resident is None or name not in self.program.tables(resident.path):
+            return None
+        resident.batch = self.tx.rows.number
+        return self.residents.table(agent, name)
 
     def hand_over(self, message: Message, agent: str) -> None:
         """A message that has waited for its turn enters an agent's inbox."""

@@ -16,6 +16,7 @@ from mombroker.core.message_types import MessageTypes
 from mombroker.core.names import Names
 from mombroker.core.newcomers import Newcomers
 from mombroker.core.replicated import Replication
+from mombroker.core.table import Table, Watch
 from mombroker.core.timers import Timers
 from mombroker.core.transaction import Transaction
 from mombroker.core.turns import Turns
@@ -166,6 +167,20 @@ class Natives:
     def collection(self, agent: str, name: str) -> Collection:
         """An agent's collection, as it is in the store."""
         return self._collections.open(agent, name)
+
+    def table(self, agent: str, name: str) -> Table:
+        """An agent's table, as it is in the store."""
+        return self._collections.table(agent, name)
+
+    def watch(self, agent: str, name: str, watch: Watch) -> None:
+        """Have somebody told what rows of an agent's table were before they change."""
+        self._collections.watches.setdefault((agent, name), []).append(watch)
+
+    def unwatch(self, agent: str, name: str, watch: Watch) -> None:
+        watches = self._collections.watches[agent, name]
+        watches.remove(watch)
+        if not watches:
+            del self._collections.watches[agent, name]
 
     def remove(self, id: str, written: bool = True) -> None:
         """An agent is gone, and its rows, except its inbox, if it ever had any."""

@@ -90,6 +90,7 @@ class Reaction:
     incoming   what it is a reaction to, if that has come from a destination
     delivered  the same, as its author gets it
     first      the agent is made by it
+    given      states that it gives new members, as of before its own changes
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class Reaction:
         "first",
         "now",
         "ops",
+        "given",
         "_kept",
     )
 
@@ -125,6 +127,7 @@ class Reaction:
         self.delivered: Any = None
         self.first = False
         self.ops: list[tuple[str, Any]] = []
+        self.given: list[tuple[str, int, list[str], bytes, list[str]]] = []
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
         """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError.
@@ -232,13 +235,13 @@ class Reaction:
         self.check_size("a notification", len(payload))
         self.ops.append((CASTS, (group, self.groups.home(group, False), type, payload, total)))
 
-    def give(self, group: str, number: int, to: list[str], state: bytes) -> None:
-        """Give members of a view a state."""
-        self.ops.append(("give", (group, number, to, state)))
+    def give(self, group: str, number: int, to: list[str], state: bytes, tables: list[str]) -> None:
+        """Give members of a view a state, and what is in these tables of ours now."""
+        self.given.append((group, number, to, state, tables))
 
-    def restored(self, group: str) -> None:
-        """The state that it was to begin with is its own now."""
-        self.ops.append(("restored", group))
+    def restored(self, group: str, number: int) -> None:
+        """The state that it was to begin with, in this view, is its own now."""
+        self.ops.append(("restored", (group, number)))
 
     def apply(self, send: Callable[[Message], None], timers: Timers) -> None:
         """The reaction succeeded: do what it asked for, in its order."""
@@ -250,10 +253,8 @@ class Reaction:
                 send(value)
             elif kind == "put":
                 destinations.send(agent, value)
-            elif kind == "give":
-                groups.give(agent, *value)
             elif kind == "restored":
-                groups.restored(agent, value)
+                groups.restored(agent, *value)
             elif kind == "task":
                 timers.add(value)
             elif kind == "cancel":

@@ -6,7 +6,7 @@ true of an agent's items is true of it: it is committed, checked, deleted and mo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mombroker.core.batch import ROWS_BY_KEY, ItemRow
 from mombroker.core.transaction import Transaction
@@ -21,17 +21,30 @@ class Change(NamedTuple):
     row: ItemRow | None
 
 
+class Watch(Protocol):
+    """Somebody who reads a table over many turns as it was at one moment."""
+
+    def before(
+        self, key: str, row: ItemRow | None
+    ) -> None: ...  # what a row was that has changed; None: there was none
+
+
 class Table:
     """1. `fresh` holds exactly the changes that may not be visible in the store yet, by key.
     2. `size`, once somebody has asked for it, counts the rows as the running reaction sees them.
     3. It is in `changed`, the list of its server, while a change that was accepted is not durable.
 
+    watches  by agent and table, of the whole server
     seen   key and id of the row that the running reaction has read last: often it is the next to be put"""
 
-    __slots__ = ("tx", "changed", "agent", "name", "prefix", "fresh", "size", "undo", "seen")
+    __slots__ = ("tx", "changed", "agent", "name", "prefix", "fresh", "size", "undo", "seen", "watches")
 
-    def __init__(self, tx: Transaction, changed: dict[Any, None], agent: str, name: str):
+    def __init__(
+        self, tx: Transaction, changed: dict[Any, None], agent: str, name: str,
+        watches: dict[tuple[str, str], list[Watch]] | None = None,
+    ):  # fmt: skip
         self.tx, self.changed, self.agent, self.name = tx, changed, agent, name
+        self.watches = watches
         self.prefix = f"{ROWS_BY_KEY}{name}:"
         self.fresh: dict[str, Change] = {}
         self.size: int | None = None
@@ -121,6 +134,8 @@ class Table:
         self.seen = ("", 0)
         if not self.undo:
             return False
+        if self.watches and (watches := self.watches.get((self.agent, self.name))):
+            self._tell(watches)
         rows = self.tx.rows
         for key in {key: None for key, _, _ in self.undo}:
             id, row = self.fresh[key]
@@ -129,6 +144,16 @@ class Table:
         self.undo = []
         self.changed[self] = None
         return True
+
+    def _tell(self, watches: list[Watch]) -> None:
+        """What each row was that this reaction has changed."""
+        former: dict[str, Change | None] = {}
+        for key, change, _ in self.undo:
+            former.setdefault(key, change)
+        for key, change in former.items():
+            row = self._stored(key) if change is None else change.row
+            for watch in watches:
+                watch.before(key, row)
 
     def reject(self) -> None:
         self.seen = ("", 0)

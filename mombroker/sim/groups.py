@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from mombroker.agents import Delivered, NotDelivered, View, consumes, notification, reacts, subscribes
+from mombroker.agents import Delivered, NotDelivered, Table, View, consumes, notification, reacts, subscribes
 from mombroker.core.causality import Event, check
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
@@ -43,12 +43,18 @@ class Said:
 class Partner(Witness):
     """log      what it has sent (`s`), got (`d`), got back (`n`), and the views that it has seen (`v`), in order
     ledger   of each group that it is in: all that was cast there, which joiners are given
+    books    likewise, of each group a table: what was cast, but for some, and how much by whom
+    begun    groups whose state it was given, before it gets the view
     """
 
     known: list[str]
     destinations: bool
     log: list[list[Any]] = []  # noqa: RUF012 - its state
     ledger: dict[str, list[str]] = {}  # noqa: RUF012
+    begun: list[str] = []  # noqa: RUF012
+    book_ledger: Table
+    book_desk: Table
+    book_watch: Table
     count: int = 0
     born: int = 0
 
@@ -97,11 +103,25 @@ class Partner(Witness):
         self._saw()
         self.log.append(["d", note.uid, note.group])
         self.ledger.setdefault(note.group, []).append(note.uid)
+        book, author = self._book(note.group), note.uid.partition("#")[0]
+        book[author] = book.get(author, 0) + 1
+        book[note.uid] = 1
+        if book[author] % 4 == 0 and (first := book.range(f"{author}#", f"{author}$", limit=1)):
+            del book[first[0][0]]
+
+    def _book(self, group: str) -> Table:
+        book: Table = getattr(self, f"book_{group}")
+        return book
 
     @reacts
     def viewed(self, note: View) -> None:
         self._saw()
         self.log.append(["v", note.group, note.number, note.members, self.message_id])
+        if self.id in note.joined and note.group not in self.begun:
+            book = self._book(note.group)
+            for key in list(book):
+                del book[key]
+        self.begun = [group for group in self.begun if group != note.group]
         if self.id in note.members:
             self.ledger.setdefault(note.group, [])
         else:
@@ -116,8 +136,12 @@ class Partner(Witness):
     def snapshot(self, group: str) -> Any:
         return self.ledger.get(group, [])
 
+    def snapshot_tables(self, group: str) -> list[Table]:
+        return [self._book(group)]
+
     def restore(self, group: str, state: Any) -> None:
         self.ledger[group] = state
+        self.begun.append(group)
 
 
 class Founder(Partner):
@@ -217,6 +241,7 @@ class Groups(Workload):
         ledgers = {id: cluster.state(id)["ledger"] for id in logs}
         lost = cluster.losses is not None if isinstance(cluster, Trial) else False
         wrong = [*synchrony(logs), *totals(logs), *causal(logs, lost), *alike(logs, ledgers), *left(cluster)]
+        wrong += alike_in_books(logs, cluster)
         return [*wrong, *unheard(logs, lost), *returned(logs)]
 
 
@@ -400,6 +425,25 @@ def alike(logs: dict[str, list[list[Any]]], ledgers: dict[str, dict[str, list[st
         for those in sets.values():
             if len({*those.values()}) > 1:
                 yield f"the members of {group} have different states: {_shown(those)}"
+
+
+def alike_in_books(logs: dict[str, list[list[Any]]], cluster: Cluster) -> Iterator[str]:
+    """So have their tables: what a joiner was given page by page is of one moment, and nothing that it had is left."""
+    for group in NAMES:
+        found: dict[str, dict[str, dict[str, bytes]]] = {}
+        for id, log in logs.items():
+            last = [entry for entry in log if entry[:2] == ["v", group]][-1:]
+            if last and id in last[0][3]:
+                rows = cluster.nodes[id.partition("/")[0]].disk.store.disk.items.values()
+                mine = [row for row in rows if row.agent == id and row.collection.startswith(f"=book_{group}:")]
+                found.setdefault(last[0][4], {})[id] = {row.collection: row.body for row in mine}
+        for view, those in found.items():
+            first, *others = those.values()
+            for other in others:
+                if other != first:
+                    wrong = sorted({*first.items()} ^ {*other.items()})[:2]
+                    yield f"the members of view {view} of {group} have different tables, as {wrong}"
+                    break
 
 
 def left(cluster: Cluster) -> Iterator[str]:

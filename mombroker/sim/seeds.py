@@ -104,6 +104,8 @@ def cluster(
         if travels:
             workload = Travels(rng, workload)
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
+    if groups:
+        topology.limits["state_rows"] = 1 + seed % 4  # so that few rows are many pages
     drawn = draw(rng)
     drawn = faults or drawn
     if program != AGENTS or relayouts or replicated or losses:

@@ -6,8 +6,9 @@ from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
 SHOWN = {
-    "no flush": 1, "no wait": 2, "not inhibited": 7, "no wait for a state": 2, "not barred": 37,
-    "install without copies": 37, "asked once": 88,
+    "no flush": 5, "no wait": 2, "not inhibited": 5, "no wait for a state": 2, "not barred": 37,
+    "install without copies": 37, "asked once": 88, "filled at once": 1, "rows as they are now": 1,
+    "rows of before": 5, "two states mixed": 24,
 }  # fmt: skip
 
 
@@ -39,10 +40,10 @@ def test_members_that_are_left_after_a_loss_have_the_same_casts_in_many_runs(par
 
 
 def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():
-    """Of the first 60 seeds with losses 10, 11, 23, 38 and 56 show it."""
+    """Of the first 90 seeds with losses 20, 23, 38 and 81 show it."""
     with broken("a place without a number"):
-        assert "violations" in "".join(run(11, groups=True, losses=True).wrong)
-    assert not run(11, groups=True, losses=True).wrong
+        assert "violations" in "".join(run(20, groups=True, losses=True).wrong)
+    assert not run(20, groups=True, losses=True).wrong
 
 
 @pytest.mark.parametrize("control", SHOWN)

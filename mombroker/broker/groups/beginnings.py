@@ -1,4 +1,4 @@
-"""Where new members begin: the states that have come for them, and the views that are nothing to them."""
+"""Where new members begin: the views that are nothing to them."""
 
 from __future__ import annotations
 
@@ -6,43 +6,33 @@ from collections.abc import Callable
 
 import msgpack
 
-from mombroker.broker.groups.notes import State
+from mombroker.broker.groups.comings import Comings
 from mombroker.broker.wire import pack
 from mombroker.core.batch import ItemRow
 from mombroker.core.groups.bus import awaited
 from mombroker.core.transaction import COMMIT, Transaction
 
-STATE, VOID = "state", "void"
+VOID = "void"
 NEVER = (1 << 62) - 1  # it has given up, and begins with a view that it is not told of yet
 
 
 class Beginnings:
-    """1. A page of a state is kept until its member has that state, or begins with another view.
-
-    pages   of states, by agent and group, in their order
-    voids   by agent and group the views that are nothing to it, since it had no state in them, until it has come to
+    """voids   by agent and group the views that are nothing to it, since it had no state in them, until it has come to
             what is behind them: from the first of each run to the one behind the last; and the row of this
     wake    whoever waits for a state of a group goes on
     """
 
-    __slots__ = ("tx", "id", "pages", "voids", "wake")
+    __slots__ = ("tx", "id", "comings", "voids", "wake")
 
     wake: Callable[[str], None]
 
-    def __init__(self, tx: Transaction, id: str):
-        self.tx, self.id = tx, id
-        self.pages: dict[tuple[str, str], list[ItemRow]] = {}
+    def __init__(self, tx: Transaction, id: str, comings: Comings):
+        self.tx, self.id, self.comings = tx, id, comings
         self.voids: dict[tuple[str, str], tuple[list[list[int]], int]] = {}
 
-    def load_page(self, row: ItemRow) -> None:
-        agent, group, *_ = msgpack.unpackb(row.head)
-        self.pages.setdefault((agent, group), []).append(row)
-
-    def load_void(self, row: ItemRow) -> None:
+    def load(self, row: ItemRow) -> None:
         agent, group, runs = msgpack.unpackb(row.head)
         self.voids[agent, group] = runs, row.id
-
-    # -- views -------------------------------------------------------------------------------------------------------
 
     def waits(self, agent: str, group: str) -> bool:
         """It has given up, and not begun since."""
@@ -50,7 +40,10 @@ class Beginnings:
         return bool(runs) and runs[-1][1] == NEVER
 
     def begin(self, agent: str, group: str, first: int, number: int) -> None:
-        """It begins with a view; what is from `first` on and before it is nothing to it."""
+        """It begins with a view; what is from `first` on and before it is nothing to it, unless it has begun with that
+        already."""
+        if self.comings.is_begun((agent, group, first)):
+            return
         runs, place = self.voids.get((agent, group), ([], 0))
         if runs and runs[-1][1] >= first:
             runs[-1][1] = number
@@ -59,7 +52,7 @@ class Beginnings:
         place = place or self.tx.new_id()
         self.voids[agent, group] = runs, place
         self._write(agent, group)
-        self.forget(agent, group)
+        self.comings.forget(agent, group)
         self.wake(awaited(group))
 
     def _write(self, agent: str, group: str) -> None:
@@ -80,33 +73,3 @@ class Beginnings:
             if not runs:
                 del self.voids[key]
         return any(first <= number < end for first, end in runs)
-
-    # -- states ------------------------------------------------------------------------------------------------------
-
-    def page(self, agent: str, note: State) -> None:
-        """One more page has come."""
-        head: bytes = pack([agent, note.group, note.number, note.at, note.last])
-        row = ItemRow(self.tx.new_id(), self.id, STATE, 0, head, note.page)
-        self.pages.setdefault((agent, note.group), []).append(row)
-        self.tx.rows.items[row.id] = row
-        self.tx.rows.bytes += len(note.page)
-        self.tx.urgency = COMMIT
-        if note.last:
-            self.wake(awaited(note.group))
-
-    def state(self, agent: str, group: str, number: int) -> bytes | None:
-        """What has come as of the beginning of this view, once it is whole."""
-        pages: list[bytes] = []
-        for row in self.pages.get((agent, group), ()):
-            _, _, of, at, last = msgpack.unpackb(row.head)
-            if of == number and at == len(pages):
-                pages.append(row.body)
-                if last:
-                    return b"".join(pages)
-        return None
-
-    def forget(self, agent: str, group: str) -> None:
-        """No page is of use any more."""
-        for row in self.pages.pop((agent, group), ()):
-            self.tx.rows.items[row.id] = None
-            self.tx.urgency = COMMIT

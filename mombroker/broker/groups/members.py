@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mombroker.broker.groups.beginnings import NEVER, STATE, VOID, Beginnings
+from mombroker.broker.groups.beginnings import NEVER, VOID, Beginnings
+from mombroker.broker.groups.comings import STATE, Comings
 from mombroker.broker.groups.copies import COPIES, Copies
+from mombroker.broker.groups.gives import GIVES, Gives
 from mombroker.broker.groups.group import SERVERS
 from mombroker.broker.groups.membership import MEMBERS, Membership, item_of
 from mombroker.broker.groups.notes import (
+    ALL,
     Ack,
     Busy,
     Ended,
     Flush,
+    Got,
     Join,
     Leave,
     Placed,
@@ -60,13 +64,15 @@ class Members(Native):
     ready       agents whose outboxes may go on
     outboxes    what agents wait to send, and `run` does it
     beginnings  where new members begin
+    gives       tables that our agents give to new members
+    comings     states that come for ours
     busy        what the servers of members are to be told: they wait for somebody who waits
     unacked     casts that have come since the home was told, by group
     """
 
     __slots__ = (
-        "of", "changed", "ready", "outboxes", "run", "beginnings", "copies", "busy", "unacked", "hand_over", "wake",
-        "emptied",
+        "of", "changed", "ready", "outboxes", "run", "beginnings", "gives", "comings", "copies", "busy", "unacked",
+        "hand_over", "wake", "emptied",
     )  # fmt: skip
 
     run: Callable[[str], bool]  # True if nothing is left of an agent's outbox
@@ -80,7 +86,9 @@ class Members(Native):
         self.changed: dict[Membership, None] = {}
         self.ready: dict[str, None] = {}
         self.outboxes = Outboxes(self.tx, self.id)
-        self.beginnings = Beginnings(self.tx, self.id)
+        self.gives = Gives(natives, self.id, self.say, self.servers)
+        self.comings = Comings(natives, self.id)
+        self.beginnings = Beginnings(self.tx, self.id, self.comings)
         self.copies = Copies(self.tx, self.id)
         self.busy: list[tuple[str, Busy]] = []
         self.unacked: dict[str, int] = {}
@@ -89,8 +97,8 @@ class Members(Native):
         types.entering[Told.wire] = self._cast_comes
         types.entering[Viewed.wire] = self._view_comes
         for kind, obey in (
-            (Prepare, self._prepares), (Placed, self._placed), (State, self._state_comes), (Busy, self._gives_up),
-            (Stable, self._stable), (Ended, self._ended),
+            (Prepare, self._prepares), (Placed, self._placed), (State, self._state_comes), (Got, self._got),
+            (Busy, self._gives_up), (Stable, self._stable), (Ended, self._ended),
         ):  # fmt: skip
             types.obey(kind.wire, note_of, obey, at_once=False)
 
@@ -104,8 +112,8 @@ class Members(Native):
             if row.key in places:
                 places[row.key].member.held.append(item_of(decode(row.body), row.id))
         for name, load in (
-            (OUTBOX, self.outboxes.load), (STATE, self.beginnings.load_page), (VOID, self.beginnings.load_void),
-            (COPIES, self.copies.load),
+            (OUTBOX, self.outboxes.load), (GIVES, self.gives.load), (STATE, self.comings.load),
+            (VOID, self.beginnings.load), (COPIES, self.copies.load),
         ):  # fmt: skip
             for row in self._rows(name):
                 load(row)
@@ -113,6 +121,7 @@ class Members(Native):
             self.goes_on(agent)
         if any(mine.again for mine in self.all()):
             self.alarm_at(times.after(self.tx.now, AGAIN))
+        self.touch()
 
     def _rows(self, collection: str) -> Iterable[ItemRow]:
         after = None
@@ -237,6 +246,7 @@ class Members(Native):
         agent, group = mine.agent, mine.group
         if agent not in view.members:
             self._returns(mine, view)
+            self.gives.ended(agent, group)
             if mine.lacks and not mine.again:
                 self.beginnings.begin(agent, group, mine.lacks, view.number)
             self.forget(mine)
@@ -253,6 +263,7 @@ class Members(Native):
             mine.again = mine.again and agent not in view.joined
             if agent in view.lacking:
                 mine.lacks = view.number if view.giver not in ("", agent) else 0
+            self.gives.viewed(agent, group, view.number, view.members, view.lacking)
             if view.giver == agent and any(each.lacks for each in self.all() if each.agent == agent):
                 self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
         self.copies.forget(group, agent)
@@ -325,6 +336,7 @@ class Members(Native):
             self._drop(item.of.message, agent)
         if mine.lacks:
             self.beginnings.begin(agent, mine.group, mine.lacks, member.number + 1)
+        self.gives.ended(agent, mine.group)
         self.forget(mine)
         self.copies.forget(mine.group, agent)
         if not mine.gone:
@@ -386,10 +398,22 @@ class Members(Native):
 
     def _state_comes(self, message: Message) -> None:
         note: State = note_of(message)
+        home = self.natives.names.homes.home
         for agent in note.to:
+            if home(agent) != self.tx.name:
+                continue
             mine = self.find(note.group, agent)
-            if mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number:
-                self.beginnings.page(agent, note)
+            wanted = mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number
+            if wanted:
+                self.comings.page(agent, note)
+            if note.give:
+                for server in self.servers([message.source]):
+                    self.natives.post(self.id, server, Got(note.give, agent, note.at + 1 if wanted else ALL))
+
+    def _got(self, message: Message) -> None:
+        note: Got = note_of(message)
+        self.gives.got(note.give, note.agent, note.pages)
+        self.touch()
 
     def _gives_up(self, message: Message) -> None:
         """Waits in a circle would never end: one that waits for another one that waits does so only in the order of
@@ -397,7 +421,9 @@ class Members(Native):
         note: Busy = note_of(message)
         for agent in note.to:
             mine = self.find(note.group, agent)
-            if mine is not None and mine.lacks == note.number and not mine.again and not mine.gone:
+            if mine is None or self.comings.is_begun((agent, note.group, note.number)):
+                continue
+            if mine.lacks == note.number and not mine.again and not mine.gone:
                 mine.again, mine.tries = True, mine.tries + 1
                 self.change_of(mine)
                 self.beginnings.begin(agent, note.group, mine.lacks, NEVER)
@@ -421,6 +447,8 @@ class Members(Native):
         for agent in ready:
             if agent in self.outboxes.of and self.run(agent):
                 self._emptied(agent)
+        if self.gives.step() | self.comings.step():
+            self.turns.soon[self] = None
         for mine in self.changed:
             there = self.find(mine.group, mine.agent) is mine
             self.tx.rows.items[mine.place] = mine.row(self.id) if there else None
@@ -431,6 +459,8 @@ class Members(Native):
     def check(self) -> None:
         self.outboxes.check(self.ready)
         self.copies.check()
+        self.gives.check()
+        self.comings.check()
         for mine in self.all():
             mine.member.check()
             if mine not in self.changed:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from mombroker.broker.shapes import Count
+from mombroker.broker.shapes import LAST, Count
 from mombroker.broker.wire import SHAPES, Note
 from mombroker.core.groups.view import CAST, VIEW
 from mombroker.core.ids import ID_CHARS, SERVER_NAME, home_of, is_id
 
 GROUP_CHARS = 200  # of the name of a group
+ALL = LAST
 
 
 class GroupNote(Note):
@@ -138,7 +139,8 @@ class Busy(GroupNote):
 
 @dataclass(slots=True)
 class State(GroupNote):
-    """A page of what a member gives to others of a group, as of the beginning of a view."""
+    """A page of what a member gives to others of a group, as of the beginning of a view. `table`: its rows up to the
+    key `upto` (none: to the end), and no others; else bytes of its snapshot. `give`: whoever has it says so (GOT)."""
 
     wire = "g.state"
     group: str
@@ -147,9 +149,25 @@ class State(GroupNote):
     page: bytes
     at: Count = 0
     last: bool = True
+    give: Count = 0
+    table: str = ""
+    upto: str = ""
 
     def agents(self) -> list[str]:
         return self.to
+
+
+@dataclass(slots=True)
+class Got(GroupNote):
+    """An agent has so many pages of a state; ALL: it wants no more of it."""
+
+    wire = "g.got"
+    give: Count
+    agent: str
+    pages: Count
+
+    def agents(self) -> list[str]:
+        return [self.agent]
 
 
 @dataclass(slots=True)

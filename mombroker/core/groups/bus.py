@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mombroker.core.groups.view import CAST, VIEW
 from mombroker.core.message import Message
+from mombroker.core.table import Table
 
 TYPES = frozenset((CAST, VIEW))  # of messages to members
 
@@ -19,15 +20,22 @@ class Groups(Protocol):
 
     moving: Callable[[str], bool]  # is this agent on its way to another server?
 
-    def bind(self, hand_over: Callable[[Message, str], None], wake: Callable[[str], None]) -> None: ...
+    def bind(
+        self,
+        hand_over: Callable[[Message, str], None],
+        wake: Callable[[str], None],
+        rows: Callable[[str, str], Table | None],
+    ) -> None: ...
     def home(self, group: str, make: bool) -> str: ...  # the agent of a group; raises UnknownName, MomError
     def may_join(self, agent: str) -> None: ...  # raises MomError
     def waits(self, agent: str) -> bool: ...  # for a cast of its own, until which it reacts to nothing
     def act(self, agent: str, kind: str, value: Any) -> bool: ...  # True if it waits from now on
     def meets(self, agent: str, message: Message) -> bool: ...  # one of TYPES, in its turn; raises UnknownName
     def state(self, agent: str, group: str, number: int) -> bytes | None: ...  # to begin with, in this view
-    def restored(self, agent: str, group: str) -> None: ...
-    def give(self, agent: str, group: str, number: int, to: list[str], state: bytes) -> None: ...
+    def restored(self, agent: str, group: str, number: int) -> None: ...
+    def give(
+        self, agent: str, group: str, number: int, to: list[str], state: bytes, tables: list[str]
+    ) -> None: ...  # before the changes of the reaction that gives it
     def gone(self, agent: str) -> None: ...  # it was deleted
     def has(self, agent: str) -> list[str]: ...  # the groups that it is in, or is to be
     def why(self) -> list[dict[str, Any]]: ...  # views that wait here, and for whom
