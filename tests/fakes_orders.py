@@ -55,6 +55,25 @@ def no_wait(_: Callable[..., None]) -> Callable[..., None]:
     return lambda handlers, session, command: None
 
 
+def whatever_the_policy(in_turn: Callable[..., None]) -> Callable[..., None]:
+    """What follows to the same topic does not wait, though it may take another way by now."""
+
+    def behind(handlers: Any, session: Any, command: Any) -> None:
+        if getattr(command, "destination", "") != session.unplaced.topic:
+            in_turn(handlers, session, command)
+
+    return behind
+
+
+def delayed_where_it_is_read(_: Callable[..., None]) -> Callable[..., None]:
+    """The home places at once what is not due yet, and readers wait by their own clocks."""
+
+    def delay(topic: Any, message: Any) -> None:
+        topic.service.topics.send_out(message, topic.id, topic.service.topics._everywhere(message.destination))
+
+    return delay
+
+
 def agents_do_not_wait(place: Callable[..., Any]) -> Callable[..., Any]:
     """Nor what an agent sends."""
 

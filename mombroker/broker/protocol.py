@@ -335,10 +335,22 @@ class Placed(Note):
 
 @dataclass(slots=True)
 class Opens(Note):
-    """The former home of a topic has placed all that has come to it: this one goes on."""
+    """The former home of a topic has placed all that has come to it: this one goes on, unless `more` of these follow.
+
+    later   what is not due yet
+    """
 
     wire = "t.opens"
     topic: str
+    later: list[ClientMessage] = field(default_factory=list)
+    more: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(message.size for message in self.later)
+
+    def values(self) -> list[Any]:
+        return [self.topic, [message.values() for message in self.later], self.more]
 
 
 @dataclass(slots=True)

@@ -134,6 +134,12 @@ class Connection:
             self.do(command)
         return sent
 
+    def send_run(self, destination: str, count: int) -> None:
+        """Several in one piece."""
+        made = [self.message(destination) for _ in range(count)]
+        bodies, receipts = [command.body for _, command in made], [self.receipt(sent) for sent, _ in made]
+        self.do(SendRun(made[0][1], bodies, receipts))
+
     def subscribe(self, stream: Stream, durable: str = "", **more: Any) -> str:
         """Its name on this connection."""
         name = f"s{len(self.names)}"

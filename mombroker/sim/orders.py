@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from mombroker.broker.topic.topic import Topic
+from mombroker.core.times import MS
 from mombroker.sim.clients import Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.desks import Customer, Desks
@@ -43,14 +44,27 @@ class Speaker(Customer):
             name = connection.node.name
             mine = [meaning] if meaning.id in self.work.orders else meaning.together  # the rest is what agents send
             for each in mine or [meaning]:
-                self.confirmed[name] = self.confirmed.get(name, 0) | each.past | each.bit
+                self.confirmed[name] = self.confirmed.get(name, 0) | each.past | (0 if each.due else each.bit)
 
     def speak(self, connection: Connection) -> None:
-        """Some messages in a row, mostly to one topic."""
+        """Some messages in a row, mostly to one topic, perhaps in one piece, some of them late."""
         for _ in range(self.rng.choice((1, 2, 5))):
-            connection.send(self.rng.choice((A, A, A, B)), self.rng.random() < 0.6)
+            dice = self.rng.random()
+            if dice < 0.15:
+                connection.send_run(self.rng.choice(TOTAL), self.rng.choice((2, 3, 7)))
+            elif dice < 0.25 and not self.work.order_changes:
+                self.delay(connection)
+            else:
+                connection.send(self.rng.choice((A, A, A, B)), self.rng.random() < 0.6)
         if self.rng.random() < 0.5:
             connection.send(self.rng.choice(self.work.destinations), self.rng.random() < 0.5)
+
+    def delay(self, connection: Connection) -> None:
+        """Publish what nothing that follows waits for, but what is sent by those who have seen it."""
+        delay = self.rng.choice((5, 50, 300)) * MS
+        sent = connection.send(self.rng.choice(TOTAL), self.rng.random() < 0.5, delay=delay)
+        sent.due = self.work.world.now + delay
+        connection.past &= ~sent.bit
 
 
 class Hasty(Speaker):
@@ -71,7 +85,8 @@ class Hasty(Speaker):
 
 
 class Orders(Moving, Desks):
-    """`announce`: on some seeds, copies go everywhere."""
+    """On some seeds copies go everywhere; on others an operator takes the order away, and sets it again: then causal
+    order is left."""
 
     announced = ()
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
@@ -84,11 +99,19 @@ class Orders(Moving, Desks):
         more = {"announce": "everywhere"} if self.rng.random() < 0.3 else {}
         self.policies = [{**POLICY, **more}, *self.policies]
         self.topic_moves = self.rng.choice((0, 5, 20))
+        self.order_changes = self.rng.choice((0, 0, 0, 10))
 
     def begin(self, cluster: Cluster, span: int) -> None:
         super().begin(cluster, span)
         for _ in range(self.topic_moves):
             self.world.after(int(self.rng.random() * span), self._move_topic)
+        for number in range(self.order_changes):
+            self.world.after(int(self.rng.random() * span), self._change_order, "total" if number % 2 else "")
+
+    def _change_order(self, order: str) -> None:
+        match, values = POLICY["match"], {**self.policies[0], "order": order}
+        del values["match"]
+        self.cluster.ask(self.rng.choice(self.servers), "set_policy", {"match": match, "values": values})
 
     def _move_topic(self) -> None:
         args = {"destination": self.rng.choice(TOTAL), "to": self.rng.choice(self.servers)}
@@ -100,11 +123,15 @@ class Orders(Moving, Desks):
         return [*(Speaker(self, client.client_id) for client in super().cast()), *hasty]
 
     def counts(self) -> dict[str, int]:
-        return super().counts() | {"topic_moves": self.topic_moves, "ordered": sum(map(len, self._sequences(A)))}
+        return super().counts() | {
+            "topic_moves": self.topic_moves, "order_changes": self.order_changes,
+            "ordered": sum(map(len, self._sequences(A))),
+        }  # fmt: skip
 
     def objections(self, cluster: Cluster) -> list[str]:
+        judged = () if self.order_changes else TOTAL
         return super().objections(cluster) + [
-            f"{topic} has two orders" for topic in TOTAL if not alike(self._sequences(topic))
+            f"{topic} has two orders" for topic in judged if not alike(self._sequences(topic))
         ]
 
     def _sequences(self, topic: str) -> list[list[int]]:

@@ -27,6 +27,7 @@ from mombroker.broker.session.waiting import Waiting
 from mombroker.broker.topic.moving import TopicDeparture
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
+from mombroker.broker.topic.topic import Topic
 from mombroker.sim.clients import Clients
 from mombroker.sim.faults import Faults
 from mombroker.sim.seeds import cluster
@@ -155,6 +156,12 @@ CONTROLS = {
     ),
     "no wait behind what is in total order": Control(
         "orders", partial(replaced, Handlers, "in_turn", orders.no_wait), (1, 2, 3)
+    ),
+    "no wait of what no longer goes to the home": Control(
+        "orders", partial(replaced, Handlers, "in_turn", orders.whatever_the_policy), (1, 2, 3)
+    ),
+    "delayed by each reader's clock": Control(
+        "orders", partial(replaced, Topic, "_delay", orders.delayed_where_it_is_read), (1, 2, 3)
     ),
     "no wait of agents behind what is in total order": Control(
         "orders", partial(replaced, Deeds, "_place", orders.agents_do_not_wait), (1, 2, 5)

@@ -179,14 +179,18 @@ class Handlers:
     def in_turn(self, session: Session, command: Command) -> None:
         """What a client does behind what it has published in total order waits until that has its place, or it might
         overtake that. What settles and asks for messages tells nobody anything, and the home keeps the order of those
-        that follow to the same topic."""
+        that follow to the same topic, as long as its policy sends them there."""
         unplaced = session.unplaced
         if unplaced is None or isinstance(command, PASSES):
             return
         same = isinstance(command, Send | SendRun) and command.destination == unplaced.topic
-        if same and len(unplaced.marks) < WINDOW and self.known.get(name_of(unplaced.topic)) == unplaced.home:
+        policy = self.policies.of(unplaced.topic)
+        if (
+            same and policy.order and len(unplaced.marks) < WINDOW
+            and self.known.get(name_of(unplaced.topic)) == unplaced.home
+        ):  # fmt: skip
             return
-        seconds, home = self.policies.of(unplaced.topic).block_seconds, unplaced.home.partition("/")[0]
+        seconds, home = policy.block_seconds, unplaced.home.partition("/")[0]
         whose = f"{home}, its home," if home else "its home"
         reason = f"what was published to {unplaced.topic} has no place in its order yet: is {whose} up?"
         raise Wait(PLACE, seconds, reason)

@@ -37,7 +37,7 @@ def recover(service: Any, topics: Topics) -> None:
     _regain(natives)
     _strays(natives)
     for native in list(natives.agents.values()):
-        if isinstance(native, Queue):
+        if isinstance(native, Queue | Topic):
             native.recovered()
     topics.recover()
     for id, _ in _stored(natives, f"{me}/conn:"):

@@ -527,9 +527,10 @@ class Sessions(Native):
             self._in_place(session)
 
     def _opens(self, message: Message) -> None:
-        topic = self.natives.agents.get(note_of(message).topic)
+        note: Opens = note_of(message)
+        topic = self.natives.agents.get(note.topic)
         if isinstance(topic, Topic) and isinstance(topic.move, TopicArrival) and topic.move.source == message.source:
-            topic.opens()
+            topic.opened(note, message)
 
     def send_by_name(self, message: ClientMessage, source: str) -> None:
         """Send a dead letter, or an answer; its queue, or the home of its topic, is made if need be."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
+from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Opens, Passed, Ready
+from mombroker.broker.topic.delays import Delays
 from mombroker.broker.wire import pack
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, new_message
 from mombroker.core.names import CREATE
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import Transaction
+from mombroker.core.turns import Turns
 
-ASKED, POLLS, TURNS, ENDS = range(4)  # how far it has come
+ASKED, POLLS, TURNS, ENDS, GIVES = range(5)  # how far it has come
 
 
 class Topic(Protocol):
@@ -24,6 +27,8 @@ class Topic(Protocol):
     path: ClassVar[str]
     natives: Natives
     tx: Transaction
+    turns: Turns
+    delays: Delays | None
     move: Any
 
     def post(self, to: str, note: Any) -> None: ...
@@ -35,6 +40,7 @@ class TopicDeparture:
     """At the former home, which places what comes to it to the end.
 
     1. It waits for servers only to hear that they are there, or that they have passed.
+    2. It ends at once, unless it has to give what is not due yet.
 
     to      the id of the new home
     waits   servers that have still to say that they are there, or to pass; then our own is the last
@@ -104,16 +110,29 @@ class TopicDeparture:
         if self.waits == {me} and not last:
             topic.natives.post(f"{me}/_clients", topic.id, Passed(self.to))
         elif not self.waits:
-            topic.post(self.to, Opens(self.to))
+            self.phase = GIVES
             topic.flush()
+            if topic.delays is None:
+                self._open()
+
+    def give(self, delays: Delays) -> None:
+        """What is not due yet goes to the new home, page by page."""
+        topic, page = self.topic, delays.page()
+        topic.turns.soon[topic] = None
+        self._open(page, len(delays) > 0)
+
+    def _open(self, later: Sequence[ClientMessage] = (), more: bool = False) -> None:
+        topic = self.topic
+        topic.post(self.to, Opens(self.to, [*later], more))
+        if not more:
             topic.natives.remove(topic.id)
 
     def again(self, servers: Set[str]) -> None:
         """What was under way between this server and these may be lost: it is asked anew."""
         topic, to = self.topic, home_of(self.to)
-        if self.phase != ENDS and to not in topic.tx.topology.servers:  # it stays
+        if self.phase < ENDS and to not in topic.tx.topology.servers:  # it stays
             topic.move = None
-        elif self.phase != ENDS and to in servers:
+        elif self.phase < ENDS and to in servers:
             self.phase = ASKED
             self.invite()
         elif self.phase == TURNS and topic.tx.topology.registry in servers:
@@ -124,7 +143,7 @@ class TopicDeparture:
 
     def lost(self, server: str) -> None:
         """Nothing more comes from a server, which begins anew, or has left."""
-        if self.phase == ENDS:
+        if self.phase >= ENDS:
             self.passed(server)
         else:
             if server not in self.topic.tx.topology.servers:
@@ -135,6 +154,7 @@ class TopicDeparture:
 
     def check(self) -> None:
         assert bool(self.waits) == (self.phase in (POLLS, ENDS)), "1: it waits for nobody, or for no reason"
+        assert self.phase < GIVES or self.topic.delays, "2: it has nothing to give, and does not end"
 
 
 class TopicArrival:

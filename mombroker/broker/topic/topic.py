@@ -13,10 +13,13 @@ import msgpack
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Passed, Placed, Ready, Taken
+from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Taken
 from mombroker.broker.queue.movable import CLOSED
-from mombroker.broker.topic.moving import TopicArrival, TopicDeparture
+from mombroker.broker.queue.schedule import DELAYED
+from mombroker.broker.topic.delays import Delays
+from mombroker.broker.topic.moving import GIVES, TopicArrival, TopicDeparture
 from mombroker.broker.wire import pack
+from mombroker.core.batch import Damage
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification
 from mombroker.core.ids import home_of, is_id
 from mombroker.core.message import Message
@@ -57,19 +60,21 @@ class Topic(Native):
     1. What was sent on since the last flush is told to the servers of its publishers, behind it.
     2. While it arrives from another server nothing is sent on.
 
-    told   by server and publisher, the number of its last message that was sent on
-    move   its way to another server, or from one
+    told     by server and publisher, the number of its last message that was sent on, or waits until it is due
+    delays   what is not due yet, if there was such
+    move     its way to another server, or from one
     """
 
     path: ClassVar[str] = "mombroker.agents.topic:Topic"
     deletable = True
 
-    __slots__ = ("service", "name", "told", "move")
+    __slots__ = ("service", "name", "told", "delays", "move")
 
     def __init__(self, service: Service, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
         self.service, self.name = service, id[id.index("/") + 1 :]
         self.told: dict[str, dict[str, int]] = {}
+        self.delays: Delays | None = None
         self.move: TopicDeparture | TopicArrival | None = None
         if state:
             way, *rest = msgpack.unpackb(state)
@@ -107,10 +112,22 @@ class Topic(Native):
         if message.expires or message.due:
             message = message.copy()
             self.service.set_by_our_clock(message, envelope)
-        everywhere = self.service.policies.of(message.destination).announce == "everywhere"
-        self.service.topics.send_out(message, self.id, everywhere)
+        if message.due > self.tx.now:
+            self._delay(message)
+        else:
+            self._send_out(message)
         self.told.setdefault(envelope.origin, {})[envelope.source] = envelope.number
         self.touch()
+
+    def _delay(self, message: ClientMessage) -> None:
+        if self.delays is None:
+            self.delays = Delays(self)
+        self.delays.add(message)
+
+    def _send_out(self, message: ClientMessage) -> None:
+        message.due = 0  # nobody waits any more, by whatever clock
+        everywhere = self.service.policies.of(message.destination).announce == "everywhere"
+        self.service.topics.send_out(message, self.id, everywhere)
 
     def has_placed(self, source: str, mark: int) -> bool:
         """Was a message from here with a number above `mark` sent on? Then nobody need be told."""
@@ -119,7 +136,12 @@ class Topic(Native):
             del mine[source]
         return placed
 
+    def alarm(self) -> None:
+        self.touch()
+
     def flush(self) -> None:
+        if self.delays is not None:
+            self._go_on(self.delays)
         told, self.told = self.told, {}
         for server, numbers in told.items():
             if server == self.tx.name:
@@ -127,11 +149,33 @@ class Topic(Native):
             else:
                 self.post(f"{server}/_topics", Placed(numbers))
 
+    def _go_on(self, delays: Delays) -> None:
+        """What is due has its place now. On the way to another server the rest goes there."""
+        if isinstance(self.move, TopicDeparture) and self.move.phase == GIVES:
+            self.move.give(delays)
+        elif due := delays.due():
+            for message in due:
+                self._send_out(message)
+            self.turns.work -= len(due)
+            self.turns.go_on(self)
+
+    def damaged(self, damage: Damage) -> None:
+        super().damaged(damage)
+        if self.delays is not None:
+            self.delays.await_next()
+
     # -- its life ------------------------------------------------------------------------------------------------
 
     def created(self) -> None:
         if isinstance(self.move, TopicArrival):
             self.post(self.move.source, Taken())
+
+    def recovered(self) -> None:
+        if len(self.collection(DELAYED)):
+            self.delays = Delays(self)
+            self.touch()
+        else:
+            self.collections.clear()
 
     def repeated(self, source: str) -> bool:
         asks = isinstance(self.move, TopicArrival) and self.move.source == source
@@ -178,8 +222,15 @@ class Topic(Native):
         if isinstance(self.move, TopicDeparture):
             self.move.passed(home_of(message.source))
 
+    def opened(self, note: Opens, envelope: Message) -> None:
+        """The former home has placed all that has come to it, or gives what is not due yet."""
+        for message in note.later:
+            self.service.set_by_our_clock(message, envelope)
+            self._delay(message)
+        if not note.more:
+            self.opens()
+
     def opens(self) -> None:
-        """The former home has placed all that has come to it."""
         self.move = None
         self.change()
         self.service.members.wake(self.awaited)
@@ -208,6 +259,8 @@ class Topic(Native):
         assert self.open or not self.told, "2: it sends on before it has arrived"
         if self.move is not None:
             self.move.check()
+        if self.delays is not None:
+            self.delays.check()
 
 
 Topic.handlers = {

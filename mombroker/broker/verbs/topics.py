@@ -46,7 +46,8 @@ class TopicVerbs(DestinationVerbs):
 
     @reads
     def topic(self, destination: str) -> Reply:
-        """Who listens to a topic, as this server knows them, and its policy."""
+        """Who listens to a topic, as this server knows them, and its policy; `delayed` is what its home keeps that is
+        not due yet."""
         name, topics = _topic(destination), self.sessions.topics
         found = sorted(topics.patterns.fit(name))
         here = {each for _, epoch in found if (entry := topics.entries.get(epoch)) for each in entry.subscribers}
@@ -56,6 +57,7 @@ class TopicVerbs(DestinationVerbs):
         return {
             "topic": name, "created": home.partition("/")[0],
             "moving": mine.move.shown() if isinstance(mine, Topic) and mine.move else "",
+            "delayed": len(mine.delays) if isinstance(mine, Topic) and mine.delays else 0,
             "patterns": sorted({topics.table[home][epoch] for home, epoch in found}),
             "servers": sorted({home for home, _ in found}), "subscribers_here": len(here), "subscriptions_here": kept,
             "policy": self.sessions.policies.of(name).as_dict(),

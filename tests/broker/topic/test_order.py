@@ -128,6 +128,47 @@ def test_what_expires_is_measured_by_the_homes_clock_and_shared_by_nobody():
     assert reader.texts == ["1"] and reader.got[0].expires >= b.now
 
 
+def test_what_is_delayed_waits_at_the_home_and_has_its_place_when_it_is_due_over_a_restart_and_a_move():
+    b = bus()
+    readers = [b.connect(at).subscribe("s", T) for at in "ac"] + [b.connect("a", "a").subscribe("s", T, durable="d")]
+    client = b.connect("a")
+    b.cut("b", "c")
+    client.do(Send(T, b"1", delay=10**9, receipt="late"), *sends("2", "3", to=T))
+    assert receipts(client) == ["late", "2", "3"] and readers[0].texts == ["2", "3"]
+    b.reboot("b")
+    b.join("a", "b")
+    b.pump()
+    assert b.ask("b", "topic", destination=T)["delayed"] == 1
+    b.later(2)
+    client.do(*sends("4"))
+    b.join("b", "c")
+    b.pump()
+    assert [each.texts for each in readers] == [["2", "3", "1", "4"]] * 3
+    client.do(*(Send(T, str(n).encode(), delay=n * 10**8) for n in range(300, 5, -1)), *sends("5"))
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    assert {at: b.ask(at, "topic", destination=T)["delayed"] for at in "bc"} == {"b": 0, "c": 295}
+    assert not [row for row in b.stores["b"].disk.items.values() if row.agent == "b/topic:prices"]
+    b.later(31)
+    assert readers[0].texts[4:] == ["5", *map(str, range(6, 301))]
+    assert readers[0].texts == readers[1].texts == readers[2].texts
+
+
+def test_what_follows_waits_for_what_went_to_the_home_though_the_order_is_taken_away_meanwhile():
+    b = bus()
+    reader = b.connect("c").subscribe("s", T)
+    client = b.connect("a")
+    b.cut("a", "b")
+    client.do(*sends("1"))
+    b.ask("a", "set_policy", match="topic:*", values={})
+    b.pump()
+    client.do(*sends("2"), SendRun(Send(T, b""), [b"3", b"4"], ["3", "4"]))
+    assert reader.texts == []
+    b.join("a", "b")
+    b.pump()
+    assert reader.texts == receipts(client) == ["1", "2", "3", "4"]
+
+
 def test_the_home_of_a_new_topic_is_where_it_is_published_first():
     b = bus(HOPS)
     reader = b.connect("a").subscribe("s", "topic:new")
@@ -160,8 +201,8 @@ def test_the_home_moves_while_clients_publish_and_the_order_goes_on():
             b.ask("b" if n == 3 else "c", "move_topic", destination=T, to="c" if n == 3 else "a")
     b.pump()
     assert b.ask("b", "topic", destination=T) | {"policy": 0, "patterns": 0, "servers": 0} == {
-        "topic": T, "created": "a", "moving": "", "policy": 0, "patterns": 0, "servers": 0, "subscribers_here": 1,
-        "subscriptions_here": [],
+        "topic": T, "created": "a", "moving": "", "delayed": 0, "policy": 0, "patterns": 0, "servers": 0,
+        "subscribers_here": 1, "subscriptions_here": [],
     }  # fmt: skip
     assert len(readers[0].texts) == 36 and readers[0].texts == readers[1].texts == readers[2].texts
     assert "ask its home server a" in b.ask("b", "move_topic", destination=T, to="c")
