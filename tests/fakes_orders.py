@@ -7,35 +7,30 @@ from unittest.mock import patch
 
 from mombroker.broker.commands import Receipt
 from mombroker.broker.groups.deeds import Deeds
-from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Opens
 from mombroker.broker.topic.moving import ENDS, TopicArrival, TopicDeparture
 from mombroker.broker.topic.topic import Topic
 
 
-def published_here(_: Callable[..., Any]) -> Callable[..., None]:
+def published_here(_: Callable[..., bool]) -> Callable[..., bool]:
     """Each server sends out what its own clients publish."""
-
-    def publish(topics: Any, message: Any, source: str, direct: bool = False) -> None:
-        topics.send_out(message, source, topics._everywhere(message.destination))
-
-    return publish
+    return lambda order, destination: False
 
 
 @contextmanager
 def two_homes() -> Iterator[None]:
     """A new home goes on at once, while the former one still places what comes to it."""
-    place = Topic.place
+    place = Topic._place
 
-    def at_once(topic: Any, message: Any, envelope: Any) -> None:
+    def at_once(topic: Any, messages: Any, envelope: Any) -> None:
         move = topic.move
         topic.move = None if isinstance(move, TopicArrival) else move
-        place(topic, message, envelope)
+        place(topic, messages, envelope)
         topic.move = move
         if isinstance(move, TopicArrival):
             topic.flush()
 
-    with patch.dict(Topic.handlers, {ClientMessage.wire: at_once}):
+    with patch.object(Topic, "_place", at_once):
         yield
 
 
@@ -69,7 +64,7 @@ def delayed_where_it_is_read(_: Callable[..., None]) -> Callable[..., None]:
     """The home places at once what is not due yet, and readers wait by their own clocks."""
 
     def delay(topic: Any, message: Any) -> None:
-        topic.service.topics.send_out(message, topic.id, topic.service.topics._everywhere(message.destination))
+        topic.service.topics.send_out([message], topic.id, topic.service.topics._everywhere(message.destination))
 
     return delay
 
@@ -87,9 +82,10 @@ def agents_do_not_wait(place: Callable[..., Any]) -> Callable[..., Any]:
 def receipt_at_once(await_place: Callable[..., None]) -> Callable[..., None]:
     """A client has its receipt before what it has published has its place."""
 
-    def confirmed(handlers: Any, session: Any, topic: str, submitted: Any, receipt: Any) -> None:
+    def confirmed(handlers: Any, session: Any, topic: str, submitted: Any, *receipts: Any) -> None:
         await_place(handlers, session, topic, submitted, None)
-        if receipt is not None:
-            session.reply(Receipt(receipt))
+        for receipt in receipts:
+            if receipt is not None:
+                session.reply(Receipt(receipt))
 
     return confirmed

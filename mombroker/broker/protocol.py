@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.shapes import Count, Within
 from mombroker.broker.wire import KINDS, SHAPES, Note
 from mombroker.core.ids import is_id
@@ -321,6 +321,39 @@ class Publish(Note):
 
     def values(self) -> list[Any]:
         return [self.message.values(), self.epochs, self.known]
+
+
+@dataclass(slots=True)
+class Run(Note):
+    """What a client has published in a row, to the home of a topic in total order: the first message, the bodies of
+    all, and `message` and `form` of each if they differ in these, too."""
+
+    wire = "t.run"
+    first: ClientMessage
+    bodies: list[bytes]
+    heads: list[tuple[str, bytes]] = field(default_factory=list)
+
+    @property
+    def destination(self) -> str:
+        return self.first.destination
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.bodies)) + sum(len(form) for _, form in self.heads) + self.first.size
+
+    def values(self) -> list[Any]:
+        return [self.first.values(), self.bodies, self.heads]
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        run = cls(*SHAPES[cls].read(values))
+        if run.heads and len(run.heads) != len(run.bodies):
+            raise ValueError("heads: not one for each body")
+        return run
+
+    def messages(self) -> list[ClientMessage]:
+        alike = Alike(self.first, bool(self.heads))
+        return list(map(alike.headed, self.heads, self.bodies) if self.heads else map(alike.message, self.bodies))
 
 
 @dataclass(slots=True)

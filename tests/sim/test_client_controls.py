@@ -25,6 +25,7 @@ from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import Waiting
 from mombroker.broker.topic.moving import TopicDeparture
+from mombroker.broker.topic.order import Order
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.topic.topic import Topic
@@ -148,7 +149,7 @@ CONTROLS = {
     "what is dispatched is not judged": Control("guards", access.judged_at_first_only, (0, 5, 6)),
     "given to a subscription that is not judged yet": Control("guards", access.given_before_judged, (35, 36, 59)),
     "published in total order where the client is": Control(
-        "orders", partial(replaced, Topics, "publish", orders.published_here), (1, 2, 3)
+        "orders", partial(replaced, Order, "total", orders.published_here), (1, 2, 16)
     ),
     "a new home of a topic that does not wait": Control("orders", orders.two_homes, (79, 83, 84)),
     "opened when a move is decided": Control(
@@ -164,7 +165,7 @@ CONTROLS = {
         "orders", partial(replaced, Topic, "_delay", orders.delayed_where_it_is_read), (1, 2, 3)
     ),
     "no wait of agents behind what is in total order": Control(
-        "orders", partial(replaced, Deeds, "_place", orders.agents_do_not_wait), (1, 2, 5)
+        "orders", partial(replaced, Deeds, "_place", orders.agents_do_not_wait), (7, 8, 13)
     ),
     "a receipt before the place": Control(
         "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (2, 3, 4)

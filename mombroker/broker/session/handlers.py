@@ -37,7 +37,7 @@ from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.message import USER, Alike, ClientMessage, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Spec
+from mombroker.broker.protocol import Run, Spec
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
 from mombroker.broker.session.placing import PLACE, WINDOW, Unplaced
@@ -149,18 +149,14 @@ class Handlers:
             return
         if guard is not None:
             self._pace(session, len(run.bodies))
+        if not to and self.topics.order.total(run.destination):
+            self._send_in_order(session, run)
+            return
         messages = self._messages(session, run)
         if not to:
-            receipts = list[str]()
-            for message, receipt in zip(messages, run.receipts, strict=True):
-                if submitted := self.topics.publish(message, session.id, self.direct):
-                    self._await_place(session, run.destination, submitted, receipt)
-                else:
-                    receipts.append(receipt)
-            if receipts:
-                session.reply(Receipts(receipts))
-            return
-        if isinstance(to, str):
+            for message in messages:
+                self.topics.publish(message, session.id)
+        elif isinstance(to, str):
             for message in messages:
                 self.natives.post(session.id, to, message)
         else:
@@ -170,11 +166,19 @@ class Handlers:
             self.natives.send_now(session.id, to, *messages)
         session.reply(Receipts(run.receipts))
 
-    def _await_place(self, session: Session, topic: str, submitted: Submitted, receipt: str | None) -> None:
-        """The receipt of what was published follows when it has its place."""
+    def _send_in_order(self, session: Session, run: SendRun) -> None:
+        """The home places all of it at once."""
+        note = Run(self._message(session, run.model), run.bodies, run.heads)
+        if submitted := self.topics.order.submit(note, session.id, self.direct):
+            self._await_place(session, run.destination, submitted, *run.receipts)
+        else:
+            session.reply(Receipts(run.receipts))
+
+    def _await_place(self, session: Session, topic: str, submitted: Submitted, *receipts: str | None) -> None:
+        """The receipts of what was published follow when it has its place."""
         if session.unplaced is None:
             session.unplaced = Unplaced(topic, submitted.home)
-        session.unplaced.add(submitted.mark, receipt)
+        session.unplaced.add(submitted.mark, *receipts)
 
     def in_turn(self, session: Session, command: Command) -> None:
         """What a client does behind what it has published in total order waits until that has its place, or it might
@@ -222,8 +226,8 @@ class Handlers:
             return None
         if destination.startswith("topic:"):
             policy = self.policies.of(destination)
-            there = policy.create and (not policy.order or name_of(destination) in self.known)
-            return "" if there else None
+            there = not policy.order or (name_of(destination) in self.known and run.size <= self.limits.max_message)
+            return "" if policy.create and there else None
         where = self.known.get(name_of(destination), "") if destination.startswith("queue:") else ""
         queue: Any = self.agents.get(where)
         size = run.size

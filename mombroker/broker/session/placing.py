@@ -9,7 +9,7 @@ WINDOW = 10_000  # messages of a session that have no place yet; more of them wa
 
 
 class Unplaced:
-    """1. The marks rise, and are those of one topic at one home.
+    """1. No mark is below an earlier one, and all are of one topic at one home.
 
     home    the agent of the topic; empty for a transaction, which has an outbox
     marks   of what was published, with the receipt that follows when it has its place: the home places a number above
@@ -24,8 +24,8 @@ class Unplaced:
         self.marks: deque[tuple[int, str | None]] = deque()
         self.told = False
 
-    def add(self, mark: int, receipt: str | None) -> None:
-        self.marks.append((mark, receipt))
+    def add(self, mark: int, *receipts: str | None) -> None:
+        self.marks.extend([(mark, receipt) for receipt in receipts])
 
     def placed(self, number: int) -> list[str]:
         """All up to this number has its place. The receipts that follow."""
@@ -39,4 +39,4 @@ class Unplaced:
     def check(self) -> None:
         assert self.marks, "nothing waits for a place"
         marks = [mark for mark, _ in self.marks]
-        assert marks == sorted(marks), "1: a mark does not rise"
+        assert marks == sorted(marks), "1: a mark falls"

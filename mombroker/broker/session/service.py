@@ -37,6 +37,7 @@ from mombroker.broker.protocol import (
     Publish,
     Ready,
     Refuse,
+    Run,
     Settle,
     Taken,
 )
@@ -561,12 +562,17 @@ class Sessions(Native):
         return Forwarder(self.natives, agent) if kind.startswith(WAITING) else None
 
     def inside(self, message: Message, agent: str) -> Iterator[Message]:
-        """The messages of a page, each as if its queue was sent it."""
+        """The messages of a page or run, each as if its queue or topic was sent it."""
+        tx = self.tx
+        if message.type == Run.wire:
+            for put in note_of(message).messages():
+                number = tx.new_id()
+                yield Message(tx.name, number, message.source, (agent,), put.wire, b"", tx.now, 0, BOUNCE, b"", put)
         if message.type == Page.wire:
             rows = [ItemRow(0, agent, "", 0, head, body) for head, body, _ in note_of(message).items]
             for item in readable(self.tx.reader, rows):
                 assert item.message is not None, "a row has a message"
-                note, tx = item.message, self.tx
+                note = item.message
                 note.message = item.message_id
                 number = tx.new_id()
                 yield Message(tx.name, number, message.source, (agent,), note.wire, b"", tx.now, 0, BOUNCE, b"", note)
@@ -598,7 +604,7 @@ class Sessions(Native):
                 if home_of(agent) == self.tx.name:  # else it is lost on its way
                     topic = kind.startswith("topic:")
                     post(agent, message.source, Opens(message.source) if topic else Page(step=CLOSED))
-            elif message.type == ClientMessage.wire and kind.startswith("topic:"):
+            elif message.type in (ClientMessage.wire, Run.wire) and kind.startswith("topic:"):
                 post(agent, f"{message.origin}/_topics", Placed({message.source: message.number}, gone=True))
             elif message.type == Consume.wire:
                 reason = self.natives.names.departed(agent, self.shown(kind))

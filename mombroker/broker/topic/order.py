@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import name_of
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Placed
+from mombroker.broker.protocol import Placed, Run
 from mombroker.broker.topic.topic import Topic
 from mombroker.broker.wire import note_of
 from mombroker.core.errors import UnknownName
@@ -57,12 +57,13 @@ class Order:
         self.names.present(id, topic)
         return id
 
-    def submit(self, message: ClientMessage, source: str, direct: bool = False) -> Submitted | None:
-        """Send a message to the home of its topic. None: it has its place, or nobody can wait for that, since there is
-        no home yet. `direct`: no agent is at work."""
+    def submit(self, message: ClientMessage | Run, source: str, direct: bool = False) -> Submitted | None:
+        """Send a message, or a run of them, to the home of the topic. None: it has its place, or nobody can wait for
+        that, since there is no home yet. `direct`: no agent is at work."""
         home = self.names.known.get(name_of(message.destination))
         if home is None:
-            self.service.send_by_name(message, source)
+            for each in message.messages() if isinstance(message, Run) else [message]:
+                self.service.send_by_name(each, source)
             return None
         mark, here = self.tx.new_id(), self.natives.agents.get(home)
         if not direct or not isinstance(here, Topic) or not here.open:

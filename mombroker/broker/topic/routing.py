@@ -6,7 +6,7 @@ place, in delivery order. Everything that decides who gets a message of a topic 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -257,20 +257,22 @@ class Topics:
         policy = self.service.policies.of(message.destination)
         if policy.order and self.order.total(message.destination):
             return self.order.submit(message, source, direct)
-        self.send_out(message, source, policy.announce == "everywhere")
+        self.send_out((message,), source, policy.announce == "everywhere")
         return None
 
-    def send_out(self, message: ClientMessage, source: str, everywhere: bool) -> None:
-        servers, _ = self._route(message.destination)
-        self.published += 1
+    def send_out(self, messages: Sequence[ClientMessage], source: str, everywhere: bool) -> None:
+        """Messages of one topic."""
+        servers, _ = self._route(messages[0].destination)
+        self.published += len(messages)
         epochs: dict[str, Epoch] = {name: self.latest[name] for name in servers}
         if everywhere:
             servers = list(self.tx.topology.servers)
         if not servers:
-            self.unheard += 1
+            self.unheard += len(messages)
             return
         dests = tuple([f"{name}/_topics" for name in servers])
-        self.natives.cast(source, dests, Publish(message, None, epochs) if everywhere else Publish(message, epochs))
+        for message in messages:
+            self.natives.cast(source, dests, Publish(message, None, epochs) if everywhere else Publish(message, epochs))
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""

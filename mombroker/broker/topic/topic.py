@@ -5,7 +5,7 @@ Else a topic is but a name: what is published does not pass here, see routing.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import ClassVar, Protocol
 
 import msgpack
@@ -13,7 +13,7 @@ import msgpack
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Taken
+from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Run, Taken
 from mombroker.broker.queue.movable import CLOSED
 from mombroker.broker.queue.schedule import DELAYED
 from mombroker.broker.topic.delays import Delays
@@ -27,9 +27,9 @@ from mombroker.core.natives import Natives
 
 
 class SendsOut(Protocol):
-    """What sends a message to whoever subscribes to its topic."""
+    """What sends messages to whoever subscribes to their topic."""
 
-    def send_out(self, message: ClientMessage, source: str, everywhere: bool, /) -> None: ...
+    def send_out(self, messages: Sequence[ClientMessage], source: str, everywhere: bool, /) -> None: ...
 
 
 class Wakes(Protocol):
@@ -107,16 +107,28 @@ class Topic(Native):
     # -- what is published ---------------------------------------------------------------------------------------
 
     def place(self, message: ClientMessage, envelope: Message) -> None:
+        self._place([message], envelope)
+
+    def place_run(self, run: Run, envelope: Message) -> None:
+        self._place(run.messages(), envelope)
+
+    def _place(self, messages: list[ClientMessage], envelope: Message) -> None:
         if not self.open:
             raise UnknownName(self.awaited)
-        if message.expires or message.due:
-            message = message.copy()
-            self.service.set_by_our_clock(message, envelope)
-        if message.due > self.tx.now:
-            self._delay(message)
+        first = messages[0]
+        if first.expires or first.due:
+            messages = [message.copy() for message in messages]
+            for message in messages:
+                self.service.set_by_our_clock(message, envelope)
+                if message.due > self.tx.now:
+                    self._delay(message)
+                else:
+                    message.due = 0  # nobody waits any more, by whatever clock
+                    self._send_out(message)
         else:
-            self._send_out(message)
+            self._send_out(*messages)
         self.told.setdefault(envelope.origin, {})[envelope.source] = envelope.number
+        self.turns.work -= len(messages) - 1
         self.touch()
 
     def _delay(self, message: ClientMessage) -> None:
@@ -124,10 +136,9 @@ class Topic(Native):
             self.delays = Delays(self)
         self.delays.add(message)
 
-    def _send_out(self, message: ClientMessage) -> None:
-        message.due = 0  # nobody waits any more, by whatever clock
-        everywhere = self.service.policies.of(message.destination).announce == "everywhere"
-        self.service.topics.send_out(message, self.id, everywhere)
+    def _send_out(self, *messages: ClientMessage) -> None:
+        everywhere = self.service.policies.of(messages[0].destination).announce == "everywhere"
+        self.service.topics.send_out(messages, self.id, everywhere)
 
     def has_placed(self, source: str, mark: int) -> bool:
         """Was a message from here with a number above `mark` sent on? Then nobody need be told."""
@@ -155,7 +166,8 @@ class Topic(Native):
             self.move.give(delays)
         elif due := delays.due():
             for message in due:
-                self._send_out(message)
+                message.due = 0
+            self._send_out(*due)
             self.turns.work -= len(due)
             self.turns.go_on(self)
 
@@ -265,6 +277,7 @@ class Topic(Native):
 
 Topic.handlers = {
     ClientMessage.wire: Topic.place,
+    Run.wire: Topic.place_run,
     Taken.wire: Topic.taken,
     Ready.wire: Topic.ready,
     Passed.wire: Topic.passed,

@@ -1,5 +1,7 @@
 """Topics in total order: who publishes goes by the home of the topic, and waits for it before anything else is sent."""
 
+from dataclasses import replace
+
 from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
 from mombroker.broker.topic.topic import Topic
 from tests.broker.bench import THREE, Broker
@@ -62,6 +64,37 @@ def test_a_receipt_follows_the_place_and_what_is_for_elsewhere_waits_for_that():
     b.join("a", "b")
     b.pump()
     assert receipts(client) == ["1", "2", "3", "4"] and reader.texts == ["4"]
+
+
+def test_a_run_goes_to_the_home_as_one_message_and_comes_to_readers_as_many():
+    b = bus()
+    readers = [b.connect(at).subscribe("s", T) for at in "abc"] + [b.connect("c", "me").subscribe("s", T, durable="d")]
+    texts, late = [str(n) for n in range(20)], b.now + 10**9
+    run = SendRun(Send(T, b"", shown=T), [text.encode() for text in texts], texts)
+    heads = [(f"id-{n}", b"") for n in range(20)]
+    client = b.connect("a")
+    client.do(run)
+    log = [each for _, each in b.stores["a"].log(0, 1000)]
+    assert [each.detail for each in log if each.kind == "send" and "b/topic:prices" in each.dests][1:] == ["t.run"]
+    assert receipts(client) == texts and all(each.texts == texts for each in readers)
+    client.do(replace(run, heads=heads), replace(run, model=replace(run.model, expires=late)))
+    assert [each.message.message for each in readers[3].got[20:40]] == [id for id, _ in heads]
+    b.connect("b").do(run)
+    client.do(replace(run, model=replace(run.model, delay=10**9)))
+    assert len({each.id for each in readers[0].got}) == len(readers[0].got) == 80
+    b.later(2)
+    assert all(each.texts == texts * 5 for each in readers)
+
+
+def test_each_message_of_a_run_is_a_dead_letter_where_the_topic_is_gone():
+    b = bus()
+    b.cut("a", "b")
+    client = b.connect("a", strict=False)
+    client.do(SendRun(Send(T, b"", shown=T), [b"1", b"2"], ["1", "2"]))
+    b.ask("b", "delete_topic", destination=T)
+    b.join("a", "b")
+    b.pump()
+    assert len(client.refusals) == 2 and b.ask("b", "status")["dead_letters"] == 2
 
 
 def test_at_the_home_of_the_topic_nothing_waits():
