@@ -1,10 +1,12 @@
 """python-qpid-proton, the client of Qpid for Python, with a server of its own process."""
 
 import os
+from threading import Thread
 
 import pytest
 
 from mombroker import jms
+from tests.admin.processes import Processes, free_ports
 from tests.amqp.server import one_server
 from tests.snippets import fenced, program
 
@@ -130,3 +132,39 @@ def test_users_log_in_by_plain(tmp_path):
 def test_what_the_docs_show(server, tmp_path):
     """docs/amqp.md, word for word."""
     assert program(fenced("docs/amqp.md", "python"), tmp_path, _5672=server.port) == "one pizza for ann\n"
+
+
+def test_all_receivers_of_a_topic_in_total_order_have_one_sequence(tmp_path):
+    names, ports = "abc", dict(zip("abc", free_ports(3), strict=True))
+    lines = ['[bus]\nname = "three"\nregistry = "a"']
+    lines += [
+        f'[servers.{name}]\nlisten = "127.0.0.1:{port}"\namqp = "127.0.0.1:{ports[name]}"\ndata = "{name}"\n'
+        "anonymous = true" for name, port in zip(names, free_ports(3), strict=True)
+    ]  # fmt: skip
+    lines += ['[domains.d]\nservers = ["a", "b", "c"]', '[[policies]]\nmatch = "topic:prices"\norder = "total"']
+    (tmp_path / "bus.toml").write_text("\n".join(lines))
+    bus = Processes(tmp_path / "bus.toml")
+    bus.up()
+    try:
+        bus.mom("topic", "create", "prices", "--server", "c")
+        made = [BlockingConnection(f"amqp://127.0.0.1:{ports[name]}", timeout=PATIENCE_S) for name in "abcab"]
+        receivers = [each.create_receiver("/topic/prices", credit=100) for each in made[:3]]
+        publishers = [Thread(target=publish, args=(each, number)) for number, each in enumerate(made[3:])]
+        for each in publishers:
+            each.start()
+        found = [[each.receive(timeout=PATIENCE_S).body for _ in range(40)] for each in receivers]
+        for each in publishers:
+            each.join(PATIENCE_S)
+        assert found[0] == found[1] == found[2] and len({*found[0]}) == 40
+        for number in range(2):
+            assert [text for text in found[0] if text[0] == str(number)] == [f"{number}.{n}" for n in range(20)]
+        for each in made:
+            each.close()
+    finally:
+        bus.down()
+
+
+def publish(connection, number):
+    sender = connection.create_sender("/topic/prices")
+    for n in range(20):
+        assert sender.send(Message(f"{number}.{n}", durable=True)).remote_state == Delivery.ACCEPTED

@@ -1,6 +1,7 @@
 """Topics in total order: who publishes goes by the home of the topic, and waits for it before anything else is sent."""
 
 from dataclasses import replace
+from random import Random
 
 from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
 from mombroker.broker.topic.topic import Topic
@@ -344,3 +345,47 @@ def test_who_waits_for_a_home_beyond_a_server_that_is_lost_is_told_that_it_may_b
     assert told.startswith("topic:prices has its home on d") and told.endswith("this was published is unknown")
     client.do(*sends("2"))
     assert receipts(client) == ["2"]
+
+
+def test_four_publishers_on_three_servers_and_five_readers_on_five_through_crashes_and_moves():
+    for seed in range(6):
+        rng = Random(seed)
+        b = bus(topology({"x": "abc", "y": "cde"}), home="c")
+        names, made = ["a", "a", "b", "d"], [0] * 4
+        readers = {at: [] for at in "abcde"}
+        connections = {}
+
+        def connect(at, b=b, connections=connections, readers=readers):
+            reader = connections[at] = b.connect(at, f"reader-{at}").subscribe("s", T, durable=at, credit=100)
+            readers[at].append(reader)
+
+        for at in "abcde":
+            connect(at)
+        clients = [b.connect(at) for at in names]
+        for _ in range(40):
+            who, dice = rng.randrange(4), rng.random()
+            texts = [f"{who}.{made[who] + n}" for n in range(rng.choice((1, 1, 4)))]
+            made[who] += len(texts)
+            run = SendRun(Send(T, b"", shown=T), [text.encode() for text in texts], texts)
+            clients[who].do(run if len(texts) > 1 else sends(texts[0])[0], pump=False)
+            if dice < 0.5:
+                rounds(b, rng.randrange(4))
+            elif dice < 0.6:
+                home = b.ask("c", "topic", destination=T)["created"]
+                b.ask(home, "move_topic", destination=T, to=rng.choice("abcde"))
+            elif dice < 0.7:
+                down = rng.choice("abcde")
+                b.crash(down)
+                rounds(b, rng.randrange(4))
+                b.boot(down)
+                for other in {*("abc" if down in "ab" else "cde" if down in "de" else "abde")} - {down}:
+                    b.join(down, other)
+                connect(down)
+                clients = [each if each.open else b.connect(each.server) for each in clients]
+        b.pump()
+        seen = [list(dict.fromkeys(text for each in readers[at] for text in each.texts)) for at in "abcde"]
+        told = {text for client in b.clients.values() for text in receipts(client)}
+        assert len(seen[0]) > 30 and all(each == seen[0] for each in seen) and told <= {*seen[0]}, seed
+        for who in range(4):
+            mine = [int(text.partition(".")[2]) for text in seen[0] if text[0] == str(who)]
+            assert mine == sorted(mine), (seed, who)
