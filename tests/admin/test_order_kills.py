@@ -14,7 +14,7 @@ from tests.admin.processes import Processes, free_ports
 PATIENCE_S = 120  # before a test gives up; nothing is measured by it
 SERVERS = "abcde"
 PUBLISHERS = "aabd"  # where they are
-READERS = {"a": "/topic/prices", "b": "/topic/prices", "c": "/topic/pri*", "d": "/topic/prices", "e": "/topic/>"}
+READERS = {"a": "/topic/prices", "b": "/topic/prices", "c": "/topic/*", "d": "/topic/prices", "e": "/topic/>"}
 END = "end"
 
 
@@ -137,11 +137,7 @@ def storm(folder: Path, seed: int, kills: int, pause: float) -> int:
             process.wait()
 
 
-def test_five_readers_have_one_sequence_through_kills(tmp_path):
-    assert storm(tmp_path, 0, 3, 1.0) > 20
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1, 51))
+@pytest.mark.parametrize("seed", range(50))
 def test_five_readers_have_one_sequence_in_each_of_fifty_storms(tmp_path, seed):
-    assert storm(tmp_path, seed, 12, 1.0) > 100
+    assert storm(tmp_path, seed, 8, 1.0) > 100
