@@ -50,16 +50,6 @@ def no_wait(_: Callable[..., None]) -> Callable[..., None]:
     return lambda handlers, session, command: None
 
 
-def whatever_the_policy(in_turn: Callable[..., None]) -> Callable[..., None]:
-    """What follows to the same topic does not wait, though it may take another way by now."""
-
-    def behind(handlers: Any, session: Any, command: Any) -> None:
-        if getattr(command, "destination", "") != session.unplaced.topic:
-            in_turn(handlers, session, command)
-
-    return behind
-
-
 def delayed_where_it_is_read(_: Callable[..., None]) -> Callable[..., None]:
     """The home places at once what is not due yet, and readers wait by their own clocks."""
 

@@ -151,24 +151,21 @@ CONTROLS = {
     "published in total order where the client is": Control(
         "orders", partial(replaced, Order, "total", orders.published_here), (1, 2, 16)
     ),
-    "a new home of a topic that does not wait": Control("orders", orders.two_homes, (79, 83, 84)),
+    "a new home of a topic that does not wait": Control("orders", orders.two_homes, (1, 2, 3)),
     "opened when a move is decided": Control(
-        "orders", partial(replaced, TopicDeparture, "decided", orders.opened_at_the_decision), (40, 41, 42)
+        "orders", partial(replaced, TopicDeparture, "decided", orders.opened_at_the_decision), (52, 79, 96)
     ),
     "no wait behind what is in total order": Control(
         "orders", partial(replaced, Handlers, "in_turn", orders.no_wait), (1, 2, 3)
     ),
-    "no wait of what no longer goes to the home": Control(
-        "orders", partial(replaced, Handlers, "in_turn", orders.whatever_the_policy), (1, 2, 3)
-    ),
     "delayed by each reader's clock": Control(
-        "orders", partial(replaced, Topic, "_delay", orders.delayed_where_it_is_read), (1, 2, 3)
+        "orders", partial(replaced, Topic, "_delay", orders.delayed_where_it_is_read), (4, 7, 20)
     ),
     "no wait of agents behind what is in total order": Control(
         "orders", partial(replaced, Deeds, "_place", orders.agents_do_not_wait), (7, 8, 13)
     ),
     "a receipt before the place": Control(
-        "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (2, 3, 4)
+        "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (1, 2, 5)
     ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
     "links that give one after the other": Control(

@@ -140,11 +140,14 @@ class Casting:
     def _send(self) -> bool:
         if not self.waiting or not self.ready:
             return False
+        self._send_next()
+        return True
+
+    def _send_next(self) -> None:
         kind, body = self.waiting.popleft()
         if self.order.untold:
             self._announce()
         self._step.deliver.append(Sent(self._emit(kind, body)))
-        return True
 
     def _announce(self) -> None:
         """Delivered here before anything else: by that the token moves, and what comes later has another holder. What

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mombroker.lab.isis.member import Member
-from mombroker.lab.isis.messages import ABCAST, SETS_ORDER, Cast, Sent, Step, View
+from mombroker.lab.isis.messages import ABCAST, SETS_ORDER, Cast, Step, View
 from mombroker.lab.isis.several import Process
 
 
@@ -20,10 +20,7 @@ class NoWait(Member):
     def _send(self) -> bool:
         if not self.waiting or self.left or self.installed not in self.views:
             return False
-        kind, body = self.waiting.popleft()
-        if self.order.untold:
-            self._announce()
-        self._step.deliver.append(Sent(self._emit(kind, body)))
+        self._send_next()
         return True
 
     def check(self) -> None:
