@@ -347,8 +347,8 @@ class Run(Note):
     @classmethod
     def of(cls, values: Any) -> Self:
         run = cls(*SHAPES[cls].read(values))
-        if run.heads and len(run.heads) != len(run.bodies):
-            raise ValueError("heads: not one for each body")
+        if not run.bodies or (run.heads and len(run.heads) != len(run.bodies)):
+            raise ValueError("heads: not one for each body, or no body")
         return run
 
     def messages(self) -> list[ClientMessage]:

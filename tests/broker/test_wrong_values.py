@@ -78,6 +78,7 @@ class Town:
         assert client.texts == ["one", "one", "one"] and not client.refusals
         b.ask("a", "move_destination", destination="queue:far", to="b")  # both wait for what clients have
         b.ask("b", "move_destination", destination="queue:leaving", to="c")
+        b.ask("b", "create_topic", destination="topic:home")
         server = b.servers["b"]
         with suppress(UnknownName):
             server.clients.groups.home("g", make=True)
@@ -105,7 +106,8 @@ class Town:
             "c.refuse": (self.proxy, [number, "no"]), "q.full": ("b/_clients", ["b/queue:q", True]),
             "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}, {"a": 7}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]),
-            "t.placed": ("b/_topics", [{"a/x": 1}, False]), "t.opens": ("b/_topics", ["b/topic:x"]),
+            "t.placed": ("b/_topics", [{"a/x": 1}, False]), "t.opens": ("b/_topics", ["b/topic:x", [PUT], True]),
+            "t.run": ("b/topic:home", [put(destination="topic:home"), [b"1", b"2"], [["i", b""], ["j", b""]]]),
             "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2, 0]),
             "m.taken": ("b/queue:leaving", [1, 0]), "m.passed": ("b/queue:leaving", ["c/queue:leaving"]),
