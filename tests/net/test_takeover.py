@@ -1,4 +1,5 @@
-"""A replica takes over: whoever was handed the lead lets clients in at once, others ask a neighbour first."""
+"""A replica takes over: whoever was handed the lead lets clients in at once, others ask a neighbour first. And one that
+leads no more: no client takes it for its server."""
 
 import socket
 
@@ -16,12 +17,12 @@ REPLICAS = ("a/a1", "a/a2", "a/a3")
 
 
 class Trio(Town):
-    """Three replicas of a, each a host of its own, and a neighbour b, which is a socket of the test."""
+    """Three replicas of a, each a host of its own, and a neighbour b, a socket of the test that says nothing."""
 
     def __init__(self, folder):
         super().__init__(folder, REPLICAS)
-        self.b = socket.create_server(("127.0.0.1", 0))
-        self.b.setblocking(False)
+        self.b = socket.socket()
+        self.b.bind(("127.0.0.1", 0))
         ports = free_ports(6)
         self.places = tuple(
             Place(label[2:], "127.0.0.1", listen, str(folder / label[2:]), f"127.0.0.1:{stomp}")
@@ -37,6 +38,7 @@ class Trio(Town):
     def up(self, *names):
         started = [self._host(name).start() for name in names or REPLICAS]
         self.until(lambda: all(each.called for each in started))
+        self.b.listen()  # not before: a new server asks who is there
         return self
 
     def leader(self):
@@ -76,7 +78,7 @@ def served(client):
 
 @pytest.fixture
 def trio(tmp_path, monkeypatch):
-    monkeypatch.setattr(node, "LOOK_S", 600.0)  # b answers nothing: whoever waits for it does so for ever
+    monkeypatch.setattr(node, "LOOK_S", 600.0)  # whoever waits for b does so for ever
     made = Trio(tmp_path).up()
     yield made
     made.down()
@@ -131,3 +133,31 @@ def test_who_was_to_lead_and_cannot_any_more_is_no_end(trio):
     at.handover.begin("gone")
     assert at.consensus.replica.role == FOLLOWER, "somebody is elected"
     assert follow(trio, second)
+
+
+def gone(client):
+    """The connection has ended, after whatever was said there."""
+    try:
+        return client.recv(1 << 16) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_who_leads_no_more_ends_the_connections_of_its_clients_in_whatever_state_they_are(trio):
+    """A client that stayed with it would wait for ever for what others are given."""
+    first = trio.leader()
+    trio.until(lambda: trio.node(first).node.serves)
+    open_, silent = trio.client(first), trio.client(first)
+    trio.until(lambda: served(open_))
+    at = trio.node(first)
+    waits = trio.client(first)  # in the system's queue, when it ends
+    at.consensus.replica.resign(at.consensus.now())
+    at.consensus.pump()
+    assert at.node is None and at.links.server is at.doors
+    for client in (open_, silent, waits):
+        trio.until(lambda client=client: gone(client))
+    with pytest.raises(ConnectionRefusedError):
+        trio.client(first)
+    assert trio.leader()
