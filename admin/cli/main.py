@@ -28,7 +28,7 @@ COMMANDS = {
     "bench": (
         "bench",
         "bench",
-        "Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, "
+        "Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, group, "
         "replicas, catchup, chaos, failover.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
