@@ -22,6 +22,7 @@ from mombroker.admin.bench.guests import Probe, Producer
 from mombroker.admin.demo import free_ports
 from mombroker.agents.notifications import unpack
 from mombroker.core.changes import Kind, compare
+from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 from mombroker.net import service
 from mombroker.sim.relayouts import changed
@@ -220,7 +221,9 @@ def run(
     finally:
         storm.dismiss()
     if storm.given_up:
-        raise supervisor.given_up(storm.given_up, children)
+        left = ", and its clients were taking what is left" if storm.calmed else ""
+        made = f"{storm.made.total()} of {storm.changes} changes were made{left}"
+        raise MomError(f"{made}; {supervisor.given_up(storm.given_up, children)}")
     return {"seconds": round(time.monotonic() - began), **judge(storm)}
 
 

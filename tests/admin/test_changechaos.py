@@ -4,9 +4,11 @@ from random import Random
 
 import pytest
 
+from mombroker.admin import supervisor
 from mombroker.admin.bench import changechaos, clientchaos, ledger
 from mombroker.broker.policy import policy
 from mombroker.core import revision
+from mombroker.core.errors import MomError
 
 
 def test_some_changes(tmp_path):
@@ -15,6 +17,18 @@ def test_some_changes(tmp_path):
     assert sum(row["changes"].values()) == 2 and row["server_kills"] and row["client_kills"]
     assert row["seen"] > 0.8 * row["sent"] and row["sent"] > 100 and row["told"] > 100
     assert all(row[name] > 0 for name in ("pauses", "pause_p50_ms"))
+
+
+def test_a_storm_that_is_cut_short_says_how_far_it_was(tmp_path, monkeypatch):
+    def cut(it):
+        it.watcher.made["split"] = 3
+        it.watcher.started("s8", 1)
+        it.watcher.ended("s8", "stopped", False)
+
+    monkeypatch.setattr(supervisor.Supervisor, "run", cut)
+    monkeypatch.setattr(changechaos.ChangeStorm, "_end", lambda storm: None)
+    with pytest.raises(MomError, match="^3 of 9 changes were made; stopped by a signal before it was over"):
+        changechaos.run(9, 1.0, 1, tmp_path)
 
 
 @pytest.mark.long
