@@ -29,7 +29,7 @@ COMMANDS = {
         "bench",
         "bench",
         "Measure: pingpong, hop, desk, table, commit, recover, orderings, domain, loop, stomp, growth, order, group, "
-        "replicas, catchup, chaos, failover.",
+        "replicas, catchup, chaos, failover, peers.",
     ),
     "check": ("check", "check", "Judge from the logs alone whether the bus kept its promises."),
     "completion": (
