@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
@@ -59,6 +60,7 @@ class Web:
         self.requests = 0
         self._visitors: Newcomers[Visitor] = Newcomers()
         self._all: set[Visitor] = set()
+        self._slices: deque[Callable[[], None]] = deque()
         self._api, scraper = Api(verbs, may, aside), metrics.Scraper()
         self._pages: dict[str, Handler] = {
             "/metrics": lambda request, user: scraper.scrape(),
@@ -185,7 +187,21 @@ class Web:
             there = ", ".join(["/", *self._pages, "/ws"])
             visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {there}"))
         else:
-            self._go(visitor, request, user, page(request, user), None)
+            self._soon(partial(self._go, visitor, request, user, page(request, user), None))
+
+    def _soon(self, slice: Callable[[], None]) -> None:
+        """One slice of all answers in each turn of the reactor, so that however many ask, clients wait for one."""
+        self._slices.append(slice)
+        if len(self._slices) == 1:
+            self.reactor.callLater(0, self._slice)
+
+    def _slice(self) -> None:
+        try:
+            self._slices[0]()
+        finally:
+            self._slices.popleft()
+            if self._slices:
+                self.reactor.callLater(0, self._slice)
 
     def _go(self, visitor: Visitor, request: Request, user: str, steps: Steps, reply: Any) -> None:
         """One slice of an answer: up to its next question, or to its end. The server works between two of them."""
@@ -201,9 +217,11 @@ class Web:
         except MomError as error:
             visitor.answer(said(400, str(error)))
         else:
-            go = partial(self.reactor.callLater, 0, self._go, visitor, request, user, steps)
-            # Not while the agent server lets go of its outputs.
-            self.ask(verb, args, go, f"user {user}", visitor.host)
+
+            def answered(reply: Any) -> None:  # not while the agent server lets go of its outputs
+                self._soon(partial(self._go, visitor, request, user, steps, reply))
+
+            self.ask(verb, args, answered, f"user {user}", visitor.host)
 
 
 class _Accepting(protocol.Factory):

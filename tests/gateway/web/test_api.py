@@ -88,6 +88,21 @@ def test_arguments_that_cannot_be_are_refused(world, target, sentence):
     assert status == 400 and sentence in said["error"] and world.asked == []
 
 
+def test_however_many_ask_at_once_one_slice_of_an_answer_is_made_in_each_turn(world):
+    """So clients wait for one, not for all."""
+    visitors = [world.visit() for _ in range(20)]
+    for number, visitor in enumerate(visitors):
+        visitor.receive(request(f"/api/queues?limit={number}"))
+    assert world.asked == []
+    for slices in range(1, 2 * len(visitors) + 1):
+        (due,) = [call for call in world.clock.getDelayedCalls() if call.func == world.web._slice]
+        due.cancel()
+        world.web._slice()
+        assert len(world.asked) == min(slices, len(visitors))
+    assert [visitor.answer()[0] for visitor in visitors] == [200] * 20
+    assert [args["limit"] for _, args in world.asked] == list(range(20))
+
+
 def test_what_the_server_refuses_is_told(world):
     world.replies["queues"] = lambda **args: "the request queues has no 'x': it takes after"
     assert ask(world, "/api/queues?x=1") == (400, {"error": "the request queues has no 'x': it takes after"})
