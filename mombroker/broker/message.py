@@ -27,28 +27,29 @@ class Alike:
     own    they differ in `message` and `form`, too
     """
 
-    __slots__ = ("size", "own", "_before", "_between", "_behind_form", "_behind", "_packed", "_parts")
+    __slots__ = ("size", "own", "_values", "_packed", "_parts")
 
     def __init__(self, first: ClientMessage, own: bool = False):
-        values = SHAPE.values(first)
+        self._values = values = list(SHAPE.values(first))
         self.own, self.size = own, first.size - len(first.body) - (len(first.form) if own else 0)
-        self._before, self._behind = values[:BODY], values[BODY + 1 :]
         self._packed: tuple[bytes, bytes] | None = None
         if own:
-            self._before, self._between = values[:MESSAGE], values[MESSAGE + 1 : FORM]
-            self._behind_form = values[FORM + 1 : BODY]
-            parts = self._before, self._between, self._behind_form, self._behind
+            parts = values[:MESSAGE], values[MESSAGE + 1 : FORM], values[FORM + 1 : BODY], values[BODY + 1 :]
             self._parts = [b"".join(map(pack, part)) for part in parts]
 
     def message(self, body: bytes) -> ClientMessage:
-        made = ClientMessage(*(*self._before, body, *self._behind))
+        values = self._values
+        values[BODY] = body
+        made = ClientMessage(*values)
         made.alike = self
         return made
 
     def headed(self, head: tuple[str, bytes], body: bytes) -> ClientMessage:
         """One that has its own `message` and `form`."""
-        id, form = head
-        made = ClientMessage(*(*self._before, id, *self._between, form, *self._behind_form, body, *self._behind))
+        values = self._values
+        values[MESSAGE], values[FORM] = head
+        values[BODY] = body
+        made = ClientMessage(*values)
         made.alike = self
         return made
 
@@ -59,7 +60,8 @@ class Alike:
             before, between, behind_form, behind = self._parts
             return before, pack(message.message), between, pack(form), behind_form, behind
         if self._packed is None:
-            self._packed = b"".join(map(pack, self._before)), b"".join(map(pack, self._behind))
+            values = self._values
+            self._packed = b"".join(map(pack, values[:BODY])), b"".join(map(pack, values[BODY + 1 :]))
         return self._packed
 
 
