@@ -153,8 +153,7 @@ class QueueMessages:
                 self.tx.rows.held[item.id] = None
             self.held -= item.size
         else:
-            self.tx.rows.items[item.id] = None
-            self.queue.change()
+            self._erase(item)
         if item.expiry_row:
             self.schedule.forget(item)
         if item.group:
@@ -209,13 +208,20 @@ class QueueMessages:
             rows.items[item.id] = item.row(self.queue.id, lane.name)
             rows.bytes += item.size
 
+    def _erase(self, item: QueuedMessage) -> None:
+        """The row of one that was ready, which may be in no batch but this one."""
+        if item.id > self.tx.closed_id:
+            self.tx.rows.items.pop(item.id, None)
+        else:
+            self.tx.rows.items[item.id] = None
+        self.queue.change()
+
     def _write_held(self, item: QueuedMessage) -> None:
         """The row of one that somebody has, or that is backing off."""
         if item.stored:
             rows = self.tx.rows
             if item.place == WAITING:
-                rows.items[item.id] = None
-                self.queue.change()
+                self._erase(item)
             if item.place != HELD:
                 self.held += item.size
                 if self.bytes < self.unstored + self.held:
