@@ -26,20 +26,18 @@ from mombroker.amqp.performatives import (
 from mombroker.broker.commands import (
     Command,
     Delivery,
-    Disconnect,
     Disposition,
     Receipt,
     Refused,
     Reply,
     Send,
-    SendRun,
     Subscribe,
     Unsubscribe,
 )
 from mombroker.broker.destinations import shown_as
 from mombroker.broker.message import ClientMessage
 from mombroker.core.times import MS
-from mombroker.sim.wires.wire import Wire
+from mombroker.sim.wires.wire import Said, Wire
 
 CREDIT = 5_000  # never used up: who has none is passed over
 WINDOWS = (1, 2, 5, 1_000)  # frames
@@ -74,7 +72,7 @@ class AmqpWire(Wire):
         self.machine.receive(frame(begun))
         self.machine.output.clear()
         self.session = self.machine.sessions[0]
-        self.waiting: deque[Send | Subscribe | Unsubscribe | Disposition | Disconnect] = deque()
+        self.waiting: deque[Said] = deque()
         self.sending: dict[str, Sending] = {}  # by address
         self.handles = self.sent = 0
         self.receiving: dict[int, str] = {}  # of subscriptions, by handle
@@ -87,8 +85,8 @@ class AmqpWire(Wire):
 
     # -- the client's end --------------------------------------------------------------------------------------------
 
-    def say(self, command: Send | SendRun | Subscribe | Unsubscribe | Disposition | Disconnect) -> None:
-        self.waiting.extend(command.singles() if isinstance(command, SendRun) else [command])
+    def say(self, command: Said) -> None:
+        self.waiting.append(command)
         self._go()
 
     def _go(self) -> None:
@@ -99,7 +97,7 @@ class AmqpWire(Wire):
         self.put(frame(body))
         return True
 
-    def _said(self, command: Send | Subscribe | Unsubscribe | Disposition | Disconnect) -> bool:
+    def _said(self, command: Said) -> bool:
         """False: it has to wait for credit."""
         if isinstance(command, Send):
             return self._send(command)
@@ -211,19 +209,14 @@ class AmqpWire(Wire):
 
     # -- the server's end --------------------------------------------------------------------------------------------
 
-    def read(self, data: bytes) -> tuple[list[Command], bytes]:
-        self.machine.receive(data)
-        return self._taken()
-
-    def write(self, replies: list[Reply]) -> tuple[list[Command], bytes]:
+    def write(self, replies: list[Reply]) -> None:
         for reply in replies:
             if isinstance(reply, Receipt) and reply.receipt in self.asked:  # AMQP has no word for that
                 self.unconfirmed[self.asked.pop(reply.receipt)] = reply.unconfirmed
         self.machine.reply_to(1, replies)
         self.machine.check()
-        return self._taken()
 
-    def _taken(self) -> tuple[list[Command], bytes]:
+    def taken(self) -> tuple[list[Command], bytes]:
         commands = [each for _, asked in self.machine.asked for each in asked]
         for command in commands:
             if isinstance(command, Subscribe) and command.receipt is not None:

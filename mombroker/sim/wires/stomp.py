@@ -5,19 +5,17 @@ from __future__ import annotations
 from mombroker.broker.commands import (
     Command,
     Delivery,
-    Disconnect,
     Disposition,
     Receipt,
     Refused,
     Reply,
     Send,
-    SendRun,
     Subscribe,
     Unsubscribe,
 )
 from mombroker.broker.destinations import shown_as
 from mombroker.broker.message import ClientMessage
-from mombroker.sim.wires.wire import Wire
+from mombroker.sim.wires.wire import Said, Wire
 from mombroker.stomp.frames import SERVER, Frame, Limits, Parser, encode
 from mombroker.stomp.headers import V12
 from mombroker.stomp.session import Session
@@ -34,12 +32,9 @@ class StompWire(Wire):
         self.parser.agree(V12, Limits())
         self.acks: dict[int, str] = {}  # tag -> what settles it
 
-    def say(self, command: Send | SendRun | Subscribe | Unsubscribe | Disposition | Disconnect) -> None:
+    def say(self, command: Said) -> None:
         headers = [("receipt", command.receipt)] if command.receipt is not None else []
-        if isinstance(command, SendRun):
-            for each in command.singles():
-                self.say(each)
-        elif isinstance(command, Send):
+        if isinstance(command, Send):
             self.put(encode("SEND", [("destination", shown_as(command.destination)), *headers], command.body))
         elif isinstance(command, Subscribe):
             named = [("id", command.sub), ("destination", ",".join(map(shown_as, command.destinations)))]
@@ -69,16 +64,11 @@ class StompWire(Wire):
         message = ClientMessage("", "", body=frame.body)
         return Delivery(headers["subscription"], tag, "", message, int(headers["JMSXDeliveryCount"]), ack="individual")
 
-    def read(self, data: bytes) -> tuple[list[Command], bytes]:
-        self.machine.receive(data)
-        return self._taken()
-
-    def write(self, replies: list[Reply]) -> tuple[list[Command], bytes]:
+    def write(self, replies: list[Reply]) -> None:
         self.machine.reply(replies)
         self.machine.check()
-        return self._taken()
 
-    def _taken(self) -> tuple[list[Command], bytes]:
+    def taken(self) -> tuple[list[Command], bytes]:
         machine = self.machine
         commands, machine.commands = machine.commands, []
         output, machine.output = b"".join(machine.output), []

@@ -5,19 +5,33 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mombroker.broker.commands import Command, Reply
+from mombroker.broker.commands import (
+    Command,
+    Disconnect,
+    Disposition,
+    Reply,
+    Send,
+    SendRun,
+    Subscribe,
+    Unsubscribe,
+)
 from mombroker.core.events import ClientCommands
 from mombroker.sim.clients import ClientNode, Connection
 
 if TYPE_CHECKING:
     from mombroker.sim.clients import Client
 
+Said = Send | Subscribe | Unsubscribe | Disposition | Disconnect  # by a client
+
 
 class Wire(Connection):
     """Commands become frames, those of a while together, and frames are told as replies. A protocol says how.
 
-    out   of the client, not sent yet, and whether it must come in one piece
+    out       of the client, not sent yet, and whether it must come in one piece
+    machine   the server's end
     """
+
+    machine: Any
 
     def __init__(self, client: Client, node: ClientNode, conn: int):
         super().__init__(client, node, conn)
@@ -27,7 +41,8 @@ class Wire(Connection):
 
     def do(self, *commands: Any) -> None:
         for command in commands:
-            self.say(command)
+            for each in command.singles() if isinstance(command, SendRun) else (command,):
+                self.say(each)
 
     def put(self, data: bytes, whole: bool = False) -> None:
         """Say that with whatever else is said until it leaves."""
@@ -50,17 +65,19 @@ class Wire(Connection):
 
     def _came(self, data: bytes) -> None:
         if self.node.up and self.node.epoch == self.epoch:
-            self._done(*self.read(data))
+            self.machine.receive(data)
+            self._take()
 
-    def _done(self, commands: list[Command], output: bytes) -> None:
-        """What the machine wants to have done, and says."""
+    def _take(self) -> None:
+        commands, output = self.taken()
         if commands:
             self.node.post(ClientCommands(self.conn, commands))
         if output:
             self._later(1, self._heard, output)
 
     def to_client(self, replies: list[Any]) -> None:
-        self._done(*self.write(replies))
+        self.write(replies)
+        self._take()
 
     def _heard(self, data: bytes) -> None:
         for reply in self.hear(data) if self.open else ():
@@ -76,7 +93,7 @@ class Wire(Connection):
         """Both ends have logged in."""
         raise NotImplementedError
 
-    def say(self, command: Any) -> None:
+    def say(self, command: Said) -> None:
         """The client puts frames for a command."""
         raise NotImplementedError
 
@@ -84,10 +101,10 @@ class Wire(Connection):
         """The client reads."""
         raise NotImplementedError
 
-    def read(self, data: bytes) -> tuple[list[Command], bytes]:
-        """The server reads: what is to be done, and what is said to that."""
+    def write(self, replies: list[Reply]) -> None:
+        """The server replies."""
         raise NotImplementedError
 
-    def write(self, replies: list[Reply]) -> tuple[list[Command], bytes]:
-        """The server's replies: what is to be done by that, and what is said."""
+    def taken(self) -> tuple[list[Command], bytes]:
+        """Of the machine: what is to be done, and what is said."""
         raise NotImplementedError
