@@ -1068,3 +1068,26 @@ def test_an_idle_queue_takes_less_than_two_kilobytes_also_after_a_restart():
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert used / len(queues) < 2_000
+
+
+def test_a_row_that_was_in_no_batch_before_is_not_deleted_and_one_that_was_is():
+    b = Broker()
+    batches, commit = [], b.stores["a"].commit
+    b.stores["a"].commit = lambda batch: (batches.append(dict(batch.items)), commit(batch))[1]  # type: ignore[method-assign]
+
+    def deleted() -> list[int]:
+        found = [id for items in batches for id, row in items.items() if row is None]
+        batches.clear()
+        return found
+
+    first = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    b.connect().send(Q, "1", "2", pump=False)
+    second = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    assert (first.texts, second.texts, deleted()) == (["1"], ["2"], [])
+    b.connect().send(Q, "3")
+    assert deleted() == []
+    first.ack("1")
+    assert first.texts == ["1", "3"] and len(deleted()) == 1
+    first.nack("3", outcome=RELEASED)
+    b.reboot("a")
+    assert b.connect().subscribe("s", Q).texts == ["2", "3"]
