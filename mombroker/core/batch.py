@@ -113,7 +113,8 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """The rows of one commit. `number` rises by one per batch of a run."""
+    """The rows of one commit. `number` rises by one per batch of a run; those before have no rows with ids above
+    `above`."""
 
     number: int = 0
     queue_out: list[tuple[int, bytes]] = field(default_factory=list)
@@ -133,6 +134,7 @@ class Batch:
     log: list[Entry] = field(default_factory=list)  # trace records, see core/trace.py
     row: LogRow | None = None  # what `log` is in the store, if that is known; `log` may be empty then
     bytes: int = 0  # payload-sized estimate, for the cap
+    above: int = 0
 
     def empty(self) -> bool:
         return not (

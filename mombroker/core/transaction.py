@@ -26,25 +26,24 @@ class Transaction:
 
     rows          the open batch: a part puts and deletes its rows in its tables
     durable_id    the last id of rows that are durable; durable_batch likewise
-    closed_id     the last id of batches that are closed: rows with later ones are in the open batch alone
     new_id()      the next id of rows and messages; ids rise over all restarts
     urgency       how much the open batch hurries: 0 not at all, LINGER, COMMIT; a part raises it, and never lowers it
     record        appends a record to the log: record(kind, field=value, ...), see trace.py
     """
 
     __slots__ = (
-        "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "closed_id", "full",
-        "record", "urgency", "new_id", "_notes", "_in_flight",
+        "name", "topology", "limits", "reader", "now", "rows", "durable_id", "durable_batch", "full", "record",
+        "urgency", "new_id", "_notes", "_in_flight",
     )  # fmt: skip
 
     def __init__(self, name: str, topology: Topology, limits: Limits, reader: Reader, now: int):
         self.name, self.topology, self.limits, self.reader = name, topology, limits, reader
         self.now = now  # ns of our clock, which never goes back
         self.full = False  # true while the server lacks room and takes no work from outside
-        self.rows = Batch(number=1)
+        self.durable_id = int(reader.meta(NEXT).get(NEXT, 0))
+        self.rows = Batch(number=1, above=self.durable_id)
         self.record = trace.recorder(self)
         self.durable_batch = 0
-        self.durable_id = self.closed_id = int(reader.meta(NEXT).get(NEXT, 0))
         self.new_id = count(self.durable_id + 1).__next__  # so often that a method of ours would be felt
         self.urgency = COMMIT
         self._notes: list[str] = []  # lines for the operator's log
@@ -117,14 +116,13 @@ class Commits(Transaction):
         self._closed = self.now if batch.log else 0
         if not batch.empty():
             batch.meta[NOW] = self.now
-        self.closed_id = last_id
-        self.rows = Batch(number=batch.number + 1)
+        self.rows = Batch(number=batch.number + 1, above=last_id)
         self.urgency = 0
 
     def committed(self, batch: Batch, now: int) -> None:
         """The batch that was under way is durable, and was so when its outputs began to leave, at `now`."""
         assert batch is self._in_flight, "another batch is under way"
         self._in_flight = None
-        self.durable_batch, self.durable_id = batch.number, self.closed_id
+        self.durable_batch, self.durable_id = batch.number, self.rows.above
         if self._closed:
             self._times = (self._closed, max(now, self._closed))

@@ -210,10 +210,11 @@ class QueueMessages:
 
     def _erase(self, item: QueuedMessage) -> None:
         """The row of one that was ready, which may be in no batch but this one."""
-        if item.id > self.tx.closed_id:
-            self.tx.rows.items.pop(item.id, None)
+        rows = self.tx.rows
+        if item.id > rows.above:
+            rows.items.pop(item.id, None)
         else:
-            self.tx.rows.items[item.id] = None
+            rows.items[item.id] = None
         self.queue.change()
 
     def _write_held(self, item: QueuedMessage) -> None:
