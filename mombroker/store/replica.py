@@ -1,7 +1,8 @@
 """The store of one replica of a server: the log that the replicas agree on, and rows as of an entry of it.
 
 An entry is appended and synced first (`stage` and `finish`), and applied when it is decided; that need not be synced,
-since what a crash takes of it the log still has. Both are in one file, so the next append syncs it, too.
+since what a crash takes of it the log still has. Both are in one file, so the next append syncs it, too. Nor need it be
+at once: entries may wait until somebody reads, and become rows together, without what only one of them needs.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import json
 import os
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from sqlite_utils import Database
 
-from mombroker.core.batch import Batch
+from mombroker.core.batch import Batch, HeldRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, SERVER, TERM, VERSION, VOTE
 from mombroker.core.raft.log import Cut
@@ -45,6 +47,8 @@ OWN = frozenset({TERM, VOTE, CUT, APPLIED, REPLICA, VERSION})  # keys of meta th
 LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log WHERE idx <= ?"
 OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
 BLOCK = 1 << 20
+LATE, LATE_BYTES = 8, 512 << 10  # entries that wait to become rows, and bytes of them
+CHECKPOINT = 4_000  # pages of the write-ahead log: each batch is in it twice, and most pages change again and again
 
 
 class ReplicaStore(SqliteStore):
@@ -52,6 +56,7 @@ class ReplicaStore(SqliteStore):
 
     1. The log goes on from `cut` without a gap.
     2. The rows are as of an entry that the log has, or its cut.
+    3. The entries that wait follow upon that of the rows, and no reader of this process sees that they do.
 
     members     of a new store: who the replicas are at first; nobody, for one that is to learn it
     keeps       False: a witness, which has no rows
@@ -65,8 +70,13 @@ class ReplicaStore(SqliteStore):
         self, path: str | PathLike[str], topology: Topology, server: str, members: Members = Members(()),  # noqa: B008
         *, keeps: bool = True, id: str = "", first: Meta | None = None,
     ):  # fmt: skip
+        self._late: list[Batch] = []
+        self._late_bytes = self._applied = self._taken = 0
+        self._was_read = False  # since the last write
+        self._writing = Lock()  # held from `stage` to the end of `finish`
         super().__init__(path, topology, server, first=first)
         self.db.conn.execute("PRAGMA secure_delete = FAST").fetchall()  # entries that are cut are not written once more
+        self.db.conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}").fetchall()
         self.keeps = keeps
         self._ready: Ready | None = None  # that is staged
         self._snapshot: Snapshot | None = None
@@ -93,13 +103,14 @@ class ReplicaStore(SqliteStore):
         meta = self.meta()
         self._state = (int(meta[TERM]), str(meta[VOTE]))
         self._cut, self._applied = _cut_of(meta[CUT]), int(meta[APPLIED])
+        self._taken = self._applied
         self._terms = [(self._cut.index, self._cut.term), *self.select(TERMS)]  # from which entry on
         self._last = int(self.select("SELECT coalesce(max(idx), ?) FROM replica_log", self._cut.index)[0][0])
         self.log_bytes = self._size_to(self._last)
 
     def _size_to(self, index: int) -> int:
         """Bytes of the entries up to here."""
-        return int(self.select(LOG_BYTES, index)[0][0])
+        return int(super().select(LOG_BYTES, index)[0][0])
 
     # -- reads (core/raft/log.py) ------------------------------------------------------------------------------------
 
@@ -111,6 +122,10 @@ class ReplicaStore(SqliteStore):
 
     def applied(self) -> int:
         return self._applied
+
+    def taken(self) -> int:
+        """The entry that the rows will be as of when somebody reads them."""
+        return self._taken
 
     def last(self) -> int:
         return self._last
@@ -147,6 +162,9 @@ class ReplicaStore(SqliteStore):
         """What a replica wants to be durable, which it is when `finish` has ended. Raises StoreFailed."""
         self._usable()
         assert not self._staged, "the last write is not finished"
+        if self._was_read or ready.install is not None:  # else whoever reads again would wait for this write
+            self.catch_up()
+            self._was_read = False
         try:
             self.db.conn.execute("BEGIN IMMEDIATE")
             if ready.state is not None:
@@ -161,8 +179,15 @@ class ReplicaStore(SqliteStore):
         except sqlite3.Error as error:
             raise self._fail(error) from error
         self._staged, self._ready = True, ready
+        self._writing.acquire()
 
     def finish(self) -> None:
+        try:
+            self._finish()
+        finally:
+            self._writing.release()
+
+    def _finish(self) -> None:
         super().finish()
         ready, self._ready = self._ready, None
         if ready is None:
@@ -213,19 +238,48 @@ class ReplicaStore(SqliteStore):
 
     # -- the rows ----------------------------------------------------------------------------------------------------
 
-    def apply(self, entries: Sequence[Entry], known: Mapping[int, Batch] = MappingProxyType({})) -> None:
+    def apply(
+        self, entries: Sequence[Entry], known: Mapping[int, Batch] = MappingProxyType({}), late: bool = False
+    ) -> None:
         """The rows of these entries, which are the next ones and decided; `known` are batches that need not be
-        unpacked, by their entries. Raises StoreFailed; StoreError for a batch that a newer program has written."""
-        assert entries[0].index == self._applied + 1, f"entry {entries[0].index} is applied after {self._applied}"
-        last = entries[-1].index
+        unpacked, by their entries. `late`: they may wait a little. Raises StoreFailed; StoreError for a batch that a
+        newer program has written."""
+        assert entries[0].index == self._taken + 1, f"entry {entries[0].index} is applied after {self._taken}"
         batches = [entry for entry in entries if entry.kind == BATCH] if self.keeps else []
         rows = [known.get(entry.index) or self._batch(entry) for entry in batches]
+        self._late += rows
+        self._late_bytes += sum([len(entry.data) for entry in batches])
+        self._taken = entries[-1].index
         if anew := any(INCARNATION in batch.meta for batch in rows):
             self._unmark()
-        self._later(rows, (APPLIED, last), synced=anew)
-        self._applied = last
+        if anew or not late or len(self._late) >= LATE or self._late_bytes >= LATE_BYTES:
+            self.catch_up(anew)
         if anew:
             self._mark = mark.Mark(self._home, str(self.meta()[INCARNATION]), self._now)
+
+    def catch_up(self, synced: bool = False) -> None:
+        """The entries that wait become rows. Raises StoreFailed."""
+        if self._applied == self._taken:
+            return
+        with self._writing:
+            self._later(self._late, (APPLIED, self._taken), synced=synced)
+            self._late, self._late_bytes, self._applied = [], 0, self._taken
+
+    def select(self, sql: str, *args: object) -> list[Row]:
+        self._was_read = True
+        if self._applied != self._taken:
+            self.catch_up()
+        return super().select(sql, *args)
+
+    def tidy(self) -> bool:
+        self.catch_up()
+        return super().tidy()
+
+    def close(self) -> None:
+        if not (self._staged or self._failed):
+            with suppress(StoreFailed):  # the log has it
+                self.catch_up()
+        super().close()
 
     def _batch(self, entry: Entry) -> Batch:
         try:
@@ -247,8 +301,10 @@ class ReplicaStore(SqliteStore):
             if not synced:
                 conn.execute("PRAGMA synchronous = NORMAL")
             conn.execute("BEGIN IMMEDIATE")
-            for batch in batches:
-                self._stage(batch)
+            for batch in batches[:-1]:
+                self._stage(batch, {})
+            for batch in batches[-1:]:
+                self._stage(batch, batch.held if len(batches) == 1 else _held(batches))
             if gone:
                 self._put(GONE_TO, [(gone,)])
             self._set(pair)
@@ -343,12 +399,24 @@ class ReplicaStore(SqliteStore):
 
     def check(self) -> None:
         """Assert the invariants."""
+        late = self._taken - self._applied
+        assert 0 <= len(self._late) <= late and self._taken <= self._last, f"{late} entries wait"
         found = self.select("SELECT min(idx), max(idx), count(*) FROM replica_log")[0]
         if found[2]:
             assert found == (self._cut.index + 1, self._last, self._last - self._cut.index), f"the log has {found}"
         else:
             assert self._last == self._cut.index, "the log has no entries"
         assert self._cut.index <= self._applied <= self._last, f"rows as of {self._applied}, the log has {found}"
+        rows = super().select("SELECT value FROM meta WHERE key = ?", APPLIED)
+        assert rows == [(self._taken,)] and not self._late, f"who reads sees rows as of {rows} of {self._taken}"
+
+
+def _held(batches: Iterable[Batch]) -> dict[int, HeldRow | None]:
+    """As all of them leave it: what most put there, the next one takes away again."""
+    held: dict[int, HeldRow | None] = {}
+    for batch in batches:
+        held |= batch.held
+    return held
 
 
 def _packed(cut: Cut) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from os import PathLike
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database
 
-from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch, LogRow
+from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch, HeldRow, LogRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
 from mombroker.core.meta import (
@@ -258,7 +258,8 @@ class SqliteStore(SqliteReader):
         self.begin(batch)
         self.finish()
 
-    def _stage(self, batch: Batch) -> None:
+    def _stage(self, batch: Batch, held: Mapping[int, HeldRow | None] | None = None) -> None:
+        """`held` in place of that of the batch, which goes with others."""
         many = self.db.conn.executemany
         if batch.acked:
             many(ACKED, [(link << LINK_BITS, link << LINK_BITS | upto) for link, upto in batch.acked.items()])
@@ -282,9 +283,11 @@ class SqliteStore(SqliteReader):
                 plain = (row for row in plain if not row.collection.startswith(ROWS_BY_KEY))
             self._put(ITEM, sums.with_items(plain))
             self._put(ITEM_GONE, [(id,) for id, row in batch.items.items() if row is None])
-        if batch.held:
-            self._put_many(HELD, HELD_MANY, sums.with_held(row for row in batch.held.values() if row is not None))
-            self._put_many(HELD_GONE, HELD_GONE_MANY, [(id,) for id, row in batch.held.items() if row is None])
+        if held is None:
+            held = batch.held
+        if held:
+            self._put_many(HELD, HELD_MANY, sums.with_held(row for row in held.values() if row is not None))
+            self._put_many(HELD_GONE, HELD_GONE_MANY, [(id,) for id, row in held.items() if row is None])
         if batch.agents:
             self._put(AGENT, summed((id, *row) for id, row in batch.agents.items() if row is not None))
             self._put(AGENT_GONE, [(id,) for id, row in batch.agents.items() if row is None])

@@ -1,7 +1,12 @@
 """The driver of one replica on a clock of its own: what a newcomer needs it gets, however long that takes to make."""
 
+from contextlib import contextmanager
+
+import pytest
 from twisted.internet import task
 
+from mombroker.core.batch import Batch, HeldRow, LinkRow
+from mombroker.core.meta import NOW
 from mombroker.core.raft.messages import Appended, AppendEntries, Envelope, InstallSnapshot, Members
 from mombroker.net.committer import Inline
 from mombroker.net.replicas.consensus import Consensus
@@ -30,6 +35,59 @@ class Alone:
 
     def failed(self, error):
         raise error
+
+
+@contextmanager
+def leading(folder):
+    """The only voter, which leads, and how to let it commit."""
+    store = ReplicaStore(folder, topology(), "paris", Members(("a",)), id="a")
+    reactor = Reactor()
+    consensus = Consensus(
+        reactor, store, Inline(), Inline(), [].append, Alone(), lambda: 1, now=lambda: int(reactor.seconds() * 1e9)
+    )
+    consensus.start()
+    reactor.pump([0.05] * 100)
+    assert consensus.replica.leads
+    done = []
+    try:
+        yield consensus, reactor, lambda batch: consensus.submit(store, batch, done.append), done
+    finally:
+        consensus.stop()
+        store.close()
+
+
+def test_rows_of_what_only_clients_are_told_wait_for_a_moment(tmp_path):
+    row = HeldRow(7, "paris/queue:q", b"", b"x")
+    with leading(tmp_path) as (consensus, reactor, commit, done):
+        at = consensus.store.applied()
+        commit(Batch(1, held={7: row}, meta={NOW: 5}))
+        assert done == [None] and (consensus.store.applied(), consensus.store.taken()) == (at, at + 1)
+        reactor.pump([0.05])
+        assert consensus.store.applied() == at + 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"links": {1: LinkRow(1, "all", "lyon", 1, 0, 0, "")}},
+        {"queue_out": [(1 << 40 | 1, b"x")]},
+        {"acked": {1: 1}},
+        {"core": {("all", 1, 1): b"x"}},
+        {"meta": {"name:x": "paris/a"}},
+    ],
+)
+def test_what_others_are_told_is_in_the_rows_at_once(more, tmp_path):
+    with leading(tmp_path) as (consensus, _, commit, done):
+        commit(Batch(1))
+        commit(Batch(2, **more))
+        assert done == [None, None] and consensus.store.applied() == consensus.store.taken()
+
+
+def test_while_another_thread_reads_no_row_waits(tmp_path):
+    with leading(tmp_path) as (consensus, _, commit, _done):
+        consensus.hasty = True
+        commit(Batch(1))
+        assert consensus.store.applied() == consensus.store.taken()
 
 
 def test_a_snapshot_that_takes_long_is_sent_and_not_taken_again(tmp_path):

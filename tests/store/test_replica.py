@@ -8,16 +8,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker import store
-from mombroker.core.batch import Batch
+from mombroker.core.batch import Batch, HeldRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, TERM, VERSION, VOTE
 from mombroker.core.raft.messages import BATCH, MEMBERS, NOTHING, Entry, Members, Snapshot
@@ -74,6 +75,7 @@ class Pair:
         self.store = ReplicaStore(folder, topology(), "paris", ABC)
         self.sent = [{1: 0, 2: 0, 3: 0}]  # as of each entry: the last sequence of each link
         self.now = 0  # no server's time goes back
+        self.history = [rows(self.store)]  # as of each entry
 
     def write(self, ready: Ready) -> None:
         self.memory.write(ready)
@@ -108,11 +110,20 @@ class Pair:
     def vote(self, id: str) -> None:
         self.write(Ready((self.memory.state()[0] + 1, id)))
 
-    def apply(self, count: int) -> None:
+    def apply(self, count: int, late: bool = False) -> None:
         if found := self.memory.entries(self.memory.applied() + 1, self.memory.last(), 1 << 30)[:count]:
-            self.store.apply(found)
+            self.store.apply(found, late=late)
             for entry in found:
                 self.memory.apply(entry)
+                assert isinstance(self.memory.rows, StoreRows)
+                self.history.append(rows(self.memory.rows.store))
+
+    def late(self, count: int) -> None:
+        """They may wait: whoever reads the file sees the rows as of an earlier entry, and of one entry only."""
+        self.apply(count, late=True)
+        assert self.store.taken() == self.memory.applied()
+        with closing(store.read(self.folder)) as other:
+            assert rows(other) == self.history[int(other.meta()[APPLIED])]
 
     def cut(self, back: int) -> None:
         self.memory.write(Ready())
@@ -135,6 +146,7 @@ class Pair:
 
     def check(self) -> None:
         self.store.check()
+        assert self.store.applied() == self.store.taken()
         assert log(self.store) == log(self.memory)
         assert isinstance(self.memory.rows, StoreRows)
         assert rows(self.store) == rows(self.memory.rows.store)
@@ -143,7 +155,7 @@ class Pair:
 few, none = st.integers(0, 3), st.none()
 STEPS = st.lists(
     st.tuples(st.just("append"), st.lists(batches(), min_size=1, max_size=3))
-    | st.tuples(st.sampled_from(["replace", "apply", "cut"]), few)
+    | st.tuples(st.sampled_from(["replace", "apply", "late", "late", "cut"]), few)
     | st.tuples(st.just("vote"), st.sampled_from("abc"))
     | st.tuples(st.sampled_from(["reopen", "snapshot"]), none),
     max_size=10,
@@ -158,9 +170,99 @@ def test_it_does_what_the_disk_of_the_simulator_does(steps):
         try:
             for step, value in [("vote", "a"), *steps]:
                 getattr(pair, step)(value)
-                pair.check()
+                if step != "late":
+                    pair.check()
+            pair.check()
         finally:
             pair.store.close()
+
+
+def give(number: int, held: dict[int, bytes | None], **more) -> Entry:
+    rows = {id: None if body is None else HeldRow(id, "paris/queue:q", b"", body) for id, body in held.items()}
+    return batch_entry(number, 1, Batch(number, held=rows, **more))
+
+
+HANDED = [give(1, {1: b"a", 2: b"b"}), give(2, {1: None, 3: b"c"}), give(3, {2: b"again", 3: None}), give(4, {4: b"d"})]
+
+
+def hands_over(folder: Path) -> None:
+    with opened(folder) as made:
+        made.write(Ready((1, "a"), HANDED))
+        statements: list[str] = []
+        made.db.conn.set_trace_callback(statements.append)
+        for entry in HANDED:
+            made.apply([entry], late=True)
+        assert not any("held" in each for each in statements) and made.applied() == 0, "nobody has read yet"
+        assert [(row.id, row.body) for row in made.held(0, 9)] == [(2, b"again"), (4, b"d")]
+        made.db.conn.set_trace_callback(None)
+        assert sum("INTO held" in each for each in statements) == 2, "what came and went was never there"
+        assert made.applied() == 4
+
+
+def test_entries_that_wait_become_rows_together_when_somebody_reads(tmp_path):
+    hands_over(tmp_path)
+
+
+def test_entries_wait_while_they_are_few_and_small_and_a_closed_store_has_them_all(tmp_path):
+    many = [give(at, {at: b"x", at - 1: None}) for at in range(1, 2 * replica.LATE + 4)]
+    with opened(tmp_path) as made:
+        made.write(Ready((1, "a"), many))
+        for at, entry in enumerate(many, 1):
+            made.apply([entry], late=True)
+            assert made.applied() == at - at % replica.LATE and made.taken() == at
+    with closing(store.read(tmp_path)) as found:
+        assert found.meta()[APPLIED] == len(many) and [row.id for row in found.held(0, 9)] == [len(many)]
+    large = give(len(many) + 1, {99: b"x" * replica.LATE_BYTES})
+    with opened(tmp_path) as made:
+        made.write(Ready(entries=[large]))
+        made.apply([large], late=True)
+        assert made.applied() == large.index
+
+
+def test_who_reads_while_the_log_is_written_waits_for_that_and_at_the_next_write_nothing_waits(tmp_path):
+    with opened(tmp_path) as made:
+        made.write(Ready((1, "a"), HANDED[:2]))
+        made.stage(Ready(entries=HANDED[2:]))
+        made.apply(HANDED[:1], late=True)
+        writer = Timer(0.05, made.finish)
+        writer.start()
+        assert [row.id for row in made.held(0, 9)] == [1, 2] and made.last() == 4
+        writer.join()
+        made.apply(HANDED[1:2], late=True)
+        assert made.applied() == 1
+        made.stage(Ready((2, "b")))
+        assert made.applied() == 2, "somebody reads now and then, and would wait"
+        made.finish()
+        made.apply(HANDED[2:3], late=True)
+        made.write(Ready((3, "b")))
+        assert made.applied() == 2, "nobody has read since"
+
+
+def first_wins(batches: list[Batch]) -> dict[int, HeldRow | None]:
+    held: dict[int, HeldRow | None] = {}
+    for batch in batches:
+        held = batch.held | held
+    return held
+
+
+def blind(made: ReplicaStore, sql: str, *args: object) -> list[object]:
+    return super(ReplicaStore, made).select(sql, *args)
+
+
+def forgetful(made: ReplicaStore, synced: bool = False) -> None:
+    made._late = made._late[-1:]
+    made._later(made._late, (APPLIED, made._taken))
+    made._late, made._applied = [], made._taken
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "broken"),
+    [(replica, "_held", first_wins), (ReplicaStore, "select", blind), (ReplicaStore, "catch_up", forgetful)],
+)
+def test_rows_that_come_late_the_wrong_way_are_noticed(where, name, broken, tmp_path, monkeypatch):
+    monkeypatch.setattr(where, name, broken)
+    with pytest.raises(AssertionError):
+        hands_over(tmp_path)
 
 
 def receive(copy: ReplicaStore, made: ReplicaStore, snapshot: Snapshot, size: int = 10_000) -> None:

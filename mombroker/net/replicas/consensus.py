@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mombroker.core.batch import Batch
+from mombroker.core.meta import NOW
 from mombroker.core.raft.messages import Envelope
 from mombroker.core.raft.ready import Ready, Times
 from mombroker.core.raft.replica import LEADER, Replica
@@ -32,6 +33,7 @@ class Consensus:
 
     send       takes what is for another replica
     version    the newest of packed batches that all members can read
+    hasty      decided entries become rows at once: another thread reads them
     proposed   the batch under way: its entry, term, and who waits for it
     """
 
@@ -50,7 +52,7 @@ class Consensus:
     ):
         self.reactor, self.store, self.send, self.served, self.times = reactor, store, send, served, times
         self.version, self.committer, self.split, self.now, self.chance = version, committer, split, now, chance
-        self.dead = False
+        self.dead = self.hasty = False
         self.writing: Ready | None = None
         self.taking = False  # a snapshot, in a thread
         self._pumping = False
@@ -81,6 +83,8 @@ class Consensus:
     def _tick(self) -> None:
         self._timer = self.reactor.callLater(self.times.heartbeat / 4e9, self._tick)
         now = self.now()
+        if self.writing is None:
+            self._guarded(self.store.catch_up)
         self._guarded(self.replica.tick, now, self.chance())
         if now - self._tidied > TIDY_NS and self.writing is None:
             self._tidied = now
@@ -161,7 +165,7 @@ class Consensus:
     def _apply(self) -> None:
         """What is decided and written becomes rows; not too much at once."""
         store, replica = self.store, self.replica
-        first, last = store.applied() + 1, replica.settled
+        first, last = store.taken() + 1, replica.settled
         if first > last:
             return
         entries = replica.log.slice(first, last, self.times.bytes)
@@ -171,11 +175,11 @@ class Consensus:
             batch, done = self._batch, self._done
             assert batch is not None, "no batch is under way"
             self._batch = None
-            store.apply(entries, {index: batch})
+            store.apply(entries, {index: batch}, late=not (self.hasty or _is_told(batch)))
             done(None)
         else:
-            store.apply(entries)
-        if store.applied() < last and self._soon is None:
+            store.apply(entries, late=not (self.hasty or replica.role == LEADER))
+        if store.taken() < last and self._soon is None:
             self._soon = self.reactor.callLater(0, self._again)
 
     def _again(self) -> None:
@@ -238,6 +242,11 @@ class Consensus:
         if self.replica.role == LEADER:
             self._guarded(self.replica.beat, self.now())  # sends it, before it is dropped because nobody needs it
             self.pump()
+
+
+def _is_told(batch: Batch) -> bool:
+    """Do other servers, or operators, hear of it? Then it is in the rows: stores of a bus at work are compared."""
+    return bool(batch.links or batch.queue_out or batch.acked or batch.core or batch.meta.keys() - {NOW})
 
 
 class Writes:

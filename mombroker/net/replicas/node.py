@@ -323,7 +323,7 @@ class ReplicatedNode:
                 self._proposed = self.term
                 self.consensus.submit(self.store, self.store.first_rows(), self._agree)
             return
-        self._opening = True
+        self._opening = self.consensus.hasty = True
         self.log(f"{self.at.replica} leads {self.name} in term {self.term}")
         node, term = self.make(), self.term
         opened = threads.deferToThreadPool(self.shared.reactor, self.shared.commits, node.open)
@@ -334,7 +334,7 @@ class ReplicatedNode:
         self._agreed = self.term
 
     def _opened(self, node: Node, term: int) -> None:
-        self._opening = False
+        self._opening = self.consensus.hasty = False
         replica = self.consensus.replica
         if self.dead or self._stopping or replica.role != LEADER or replica.term != term:
             return
@@ -375,7 +375,7 @@ class ReplicatedNode:
                 self.failed(error)
 
     def _unopened(self, failure: Failure, term: int) -> None:
-        self._opening = False
+        self._opening = self.consensus.hasty = False
         if self.consensus.replica.term == term:  # else another one leads, and has changed what was read here
             self.failed(failure.value or MomError("the server cannot begin"))
 

@@ -58,7 +58,7 @@ class Report:
         """For `/metrics` of a replica that does not lead. What was decided since it has heard of a leader it does not
         know of."""
         replica, now = self.node.consensus.replica, self.node.consensus.now()
-        behind = replica.log.commit - self.node.consensus.store.applied()
+        behind = replica.log.commit - self.node.consensus.store.taken()
         found = self.rows()
         role = next(row["role"] for row in found["replicas"] if row["replica"] == found["replica"])
         return {
