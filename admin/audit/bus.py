@@ -26,6 +26,7 @@ from mombroker.core.message import decode
 from mombroker.core.meta import ARRIVING, DEPARTING, DIGEST, EPOCH, HOME, INCARNATION, PLAN, RESET
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import Record
+from mombroker.core.words import many
 from mombroker.store.folder import STORE
 
 PAGE = 10_000
@@ -175,9 +176,13 @@ def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
             if row.incarnation and row.incarnation != stores[peer].meta()[INCARNATION]:
                 found[peer] = f"{me} knew another store of {peer}"
             elif row.received > (had := theirs.sent):
-                found[peer] = f"{me} has received {row.received} messages of {peer} in {where}, which sent only {had}"
+                found[peer] = (
+                    f"{me} has received {many(row.received, 'message')} of {peer} in {where}, which sent only {had}"
+                )
             elif row.acked > (had := theirs.received):
-                found[peer] = f"{peer} has acknowledged {row.acked} messages of {me} in {where}, and has only {had}"
+                found[peer] = (
+                    f"{peer} has acknowledged {many(row.acked, 'message')} of {me} in {where}, and has only {had}"
+                )
     return [
         f"{fact}: the store of {server} was wiped or restored from an old copy; run `mom domain reset` for {server}"
         for server, fact in sorted(found.items())

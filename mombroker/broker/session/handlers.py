@@ -55,6 +55,7 @@ from mombroker.core.groups.bus import PLACE as PLACE_IT
 from mombroker.core.groups.bus import PUT, SEND
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
+from mombroker.core.words import many
 
 NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
@@ -449,8 +450,8 @@ class Handlers:
             policy = self.policies.of(shown)
             if policy.overflow != "drop-head" and (0 < policy.max_messages < len(those) or 0 < policy.max_bytes < size):
                 raise MomError(
-                    f"{len(those)} messages of {size} bytes in one transaction never have room in {shown}: commit "
-                    f"sooner, or raise max_messages and max_bytes of its policy, now {policy.max_messages} and "
+                    f"{shown} never has room for {many(len(those), 'message')} of {size} bytes in one transaction: "
+                    f"commit sooner, or raise max_messages and max_bytes of its policy, now {policy.max_messages} and "
                     f"{policy.max_bytes}"
                 )
 

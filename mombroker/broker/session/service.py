@@ -69,6 +69,7 @@ from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.names import CREATE
 from mombroker.core.natives import Natives
 from mombroker.core.reaction import DELETE
+from mombroker.core.words import many
 
 SHARE = 1_000  # commands of a client that are obeyed until others have their turn: some 15 ms
 WAITING = "_to:"
@@ -203,7 +204,8 @@ class Sessions(Native):
         elif most := self.access.limits(session.user).connections:
             if len({each.name for each in self.sessions.values() if each.user == session.user}) > most:
                 self._dismiss(
-                    session, f"user {session.user[:80]!r} has {most} connections to {self.tx.name}, as many as it may"
+                    session,
+                    f"user {session.user[:80]!r} has {many(most, 'connection')} to {self.tx.name}, as many as it may",
                 )
 
     def check(self) -> None:
