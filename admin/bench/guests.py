@@ -6,7 +6,7 @@ order, which agrees with what caused what: a message is written down before it i
 
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import time
@@ -21,7 +21,8 @@ from mombroker.stomp.headers import V12
 
 COLORS = ("red", "blue")
 RETRY_S = 0.05
-TURN_S = 0.005  # how long a client looks for what has come
+TURN_S = 0.05  # how long a client looks for what has come
+PACE_S = 0.005  # and one that sends without being asked
 WINDOW = 10  # messages of a producer without a receipt
 PREFETCH = 5
 LONG_S = 0.02
@@ -46,9 +47,10 @@ class Guest:
     """Connects to any server, does its work, and connects again when that one is killed, until it gets SIGTERM.
 
     retry    s from the end of a connection to the next try
+    turn     s that it looks for what has come before it works again: more often it would only keep the machine busy
     """
 
-    retry = RETRY_S
+    retry, turn = RETRY_S, TURN_S
 
     def __init__(self, place: Place, name: str, lots: Random, **how: Any):
         self.ports, self.lots = place.ports, lots
@@ -68,7 +70,7 @@ class Guest:
                 self.begin()
                 while not self.over():
                     self.work()
-                    self.poll(TURN_S)
+                    self.poll(self.turn)
             except (Lost, OSError):
                 if self.since:
                     self.note("lost", self.conn, self.port, self.since, time.time())
@@ -120,10 +122,8 @@ class Guest:
 
     def poll(self, seconds: float) -> None:
         """Whatever has come is taken, the end of the connection last."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.socket, selectors.EVENT_READ)
-            if selector.select(seconds):
-                self._feed()
+        if select.select([self.socket], (), (), seconds)[0]:
+            self._feed()
         while (frame := self.parser.next()) is not None:
             if frame.command == "MESSAGE":
                 self._saw(frame)
@@ -176,7 +176,7 @@ class Producer(Guest):
     unless very much has no receipt yet.
     """
 
-    window = WINDOW
+    window, turn = WINDOW, PACE_S
 
     def __init__(self, *args: Any, **how: Any):
         super().__init__(*args, **how)
@@ -254,6 +254,7 @@ class Probe(Guest):
         if self.sent is None and now >= self.next:
             self.sent, self.next, self.at, self.took = now, now + PROBE_S, time.time(), {}
             self.write("SEND", self.fresh().encode(), destination=self.how["queue"], receipt="send:")
+        self.turn = TURN_S if self.sent is not None else max(0.0, self.next - now)
 
     def told(self, of: str, name: str) -> None:
         self._came("receipt")
