@@ -9,9 +9,9 @@ from mombroker.broker.groups import gives
 from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
-from mombroker.broker.groups.members import Members
 from mombroker.broker.groups.notes import Got
 from mombroker.broker.groups.outbox import Outboxes
+from mombroker.broker.groups.states import States
 from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import note_of
 from mombroker.core.groups.home import Home
@@ -44,12 +44,12 @@ def not_inhibited(prepare: Any) -> Any:
     return prepares
 
 
-def no_wait_for_state(deeds: Deeds, agent: str, message: Any) -> bool:
+def no_wait_for_state(states: States, agent: str, message: Any) -> bool:
     """A new member begins before it has the state of others."""
     return True
 
 
-def patient(members: Members, message: Any) -> None:
+def patient(states: States, message: Any) -> None:
     """Members wait for each other's states, whoever waits already."""
 
 
@@ -94,23 +94,17 @@ def rows_of_before(fill: Any) -> Any:
     return fills
 
 
-def pages_of_any_view(comes: Any) -> Any:
+def pages_of_any_view(states: States, message: Any) -> None:
     """A page is taken for the state that a member waits for, whichever view it is of: two states may be mixed."""
-
-    def pages(members: Members, message: Any) -> None:
-        note = note_of(message)
-        for agent in note.to:
-            mine = members.find(note.group, agent)
-            if mine is not None and mine.lacks:
-                coming = members.comings.of.get((agent, note.group, mine.lacks))
-                if note.at and coming is not None and coming.pages:
-                    note = replace(note, at=coming.pages)
-                members.comings.page(agent, replace(note, number=mine.lacks))
-                for server in members.servers([message.source]):
-                    if note.give:
-                        members.natives.post(members.id, server, Got(note.give, agent, note.at + 1))
-
-    return pages
+    note = note_of(message)
+    for agent in note.to:
+        mine = states.members.find(note.group, agent)
+        if mine is not None and mine.lacks:
+            coming = states.comings.of.get((agent, note.group, mine.lacks))
+            at = coming.pages if note.at and coming is not None and coming.pages else note.at
+            states.comings.page(agent, replace(note, number=mine.lacks, at=at))
+            for server in states.members.servers([message.source]) if note.give else ():
+                states.natives.post(states.members.id, server, Got(note.give, agent, note.at + 1))
 
 
 def not_barred(prepare: Any) -> Any:
@@ -150,15 +144,15 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no flush": (Home, "_ask", no_flush),
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
-    "no wait for a state": (Deeds, "meets", no_wait_for_state),
-    "waits in a circle": (Members, "_gives_up", patient),
+    "no wait for a state": (States, "meets", no_wait_for_state),
+    "waits in a circle": (States, "gives_up", patient),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),
     "asked once": (Home, "_ask", asked_once(Home._ask)),
     "rows as they are now": (gives._Watch, "before", as_it_is_now),
     "filled at once": (Comings, "begins", begins_at_once),
     "rows of before": (Comings, "_fill", rows_of_before(Comings._fill)),
-    "two states mixed": (Members, "_state_comes", pages_of_any_view(Members._state_comes)),
+    "two states mixed": (States, "comes", pages_of_any_view),
     "not barred": (Member, "prepare", not_barred(Member.prepare)),
 }
 

@@ -142,7 +142,7 @@ def test_a_giver_and_a_taker_that_are_killed_go_on_where_they_were(killed, seed)
 def under_way(bus: Bus) -> bool:
     """Has z some pages, and not all?"""
     clients: Any = bus._cluster.nodes["c"].server.clients
-    comings = clients.members.comings.of.values()
+    comings = clients.members.states.comings.of.values()
     return any(1 < coming.pages and not coming.whole for coming in comings)
 
 
@@ -193,7 +193,7 @@ def test_no_more_is_under_way_than_a_window():
         casts(bus, "b/y", 30 * turn, 30)
         bus.advance(1)
     clients: Any = bus._cluster.nodes["a"].server.clients
-    (give,) = clients.members.gives.of.values()
+    (give,) = clients.members.states.gives.of.values()
     assert give.waits() and give.pages - give.got["c/z"] == WINDOW
     assert 0 < len(give.watches["rows"].kept) < 700
     bus.start("c")

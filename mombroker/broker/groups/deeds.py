@@ -7,13 +7,12 @@ from typing import Any
 
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.members import Members
-from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Restored, State, Told, Viewed
+from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Told
 from mombroker.broker.groups.outbox import Entry
 from mombroker.broker.names import name_of
 from mombroker.broker.topic.order import Order
-from mombroker.broker.wire import note_of
-from mombroker.core.errors import MomError, UnknownName, UnknownNotification
-from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND, awaited
+from mombroker.core.errors import MomError, UnknownName
+from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
@@ -34,8 +33,8 @@ class Deeds:
     def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None], order: Order):
         self.natives, self.tx, self.members, self.sends, self.order = natives, natives.tx, members, sends, order
         self.unnamed: dict[str, dict[str, None]] = {}  # agents, by the topic that they wait for
-        self.outboxes, self.beginnings = members.outboxes, members.beginnings
-        self.gives, self.comings = members.gives, members.comings
+        self.outboxes, states = members.outboxes, members.states
+        self.meets, self.state, self.restored, self.give = states.meets, states.state, states.restored, states.give
         members.run = lambda agent: self.outboxes.run(agent, self._do)
 
     def bind(
@@ -45,8 +44,7 @@ class Deeds:
         """`hand_over` puts a message into an agent's inbox; after `wake` whoever waits for this goes on; `rows` is a
         table of an agent."""
         self.members.hand_over, self.members.wake = hand_over, wake
-        self.beginnings.wake = self.comings.wake = wake
-        self.comings.rows = self.gives.rows = rows
+        self.members.states.bind(wake, rows)
 
     def home(self, group: str, make: bool) -> str:
         """The agent of a group, which is made if need be. Raises UnknownName until it is there, MomError."""
@@ -189,62 +187,9 @@ class Deeds:
     def gone(self, agent: str) -> None:
         """It was deleted: it leaves all that it is in."""
         self.outboxes.forget(agent)
-        self.gives.ended(agent)
-        self.comings.forget(agent)
-        self.members.touch()
+        self.members.states.gone(agent)
         for mine in self.members.all():
             if mine.agent == agent and not mine.gone:
                 mine.gone, mine.again = True, False
                 self.members.change_of(mine)
                 self.members.say(agent, (mine.home,), Leave(gone=True))
-
-    # -- states ------------------------------------------------------------------------------------------------------
-
-    def meets(self, agent: str, message: Message) -> bool:
-        """A cast or view in its turn. False if it is of before the view that the agent begins with. Raises UnknownName
-        for a view that the agent needs a state for, until that is there."""
-        try:
-            note = note_of(message)
-        except UnknownNotification:  # the agent will say so
-            return True
-        if self.beginnings.is_void(agent, note.group, note.number):
-            return False
-        mine = self.members.find(note.group, agent)
-        lacks, key = mine is not None and mine.lacks == note.number, (agent, note.group, note.number)
-        if type(note) is Viewed and (lacks or self.comings.is_begun(key)) and not self.comings.begins(key):
-            self.members.touch()
-            raise UnknownName(awaited(note.group))
-        return True
-
-    def state(self, agent: str, group: str, number: int) -> bytes | None:
-        """The state that has come for a member, as of the beginning of this view."""
-        return self.comings.state((agent, group, number))
-
-    def restored(self, agent: str, group: str, number: int) -> None:
-        """It has its state."""
-        mine = self.members.find(group, agent)
-        if mine is not None and mine.lacks == number:
-            mine.lacks = 0
-            self.members.change_of(mine)
-            self.members.say(agent, (mine.home,), Restored())
-        self.comings.forget(agent, group, number)
-        self.members.touch()
-
-    def give(
-        self, agent: str, group: str, number: int, to: list[str], state: bytes, tables: list[str]
-    ) -> None:  # fmt: skip
-        """A member gives its state, in pages. Those of tables follow when there is room for them."""
-        mine = self.members.find(group, agent)
-        if mine is None:  # it is out of a later view
-            return
-        if mine.member.number > number:
-            to = [each for each in to if each in mine.member.members]
-        if not to:
-            return
-        size = max(1, self.tx.limits.max_message // 2)
-        pages = [state[at : at + size] for at in range(0, max(1, len(state)), size)]
-        give = self.gives.begin(agent, group, number, to, tables, len(pages)) if tables else 0
-        for at, page in enumerate(pages):
-            last = not give and at == len(pages) - 1
-            self.members.say(agent, self.members.servers(to), State(group, number, to, page, at, last, give))
-        self.members.touch()

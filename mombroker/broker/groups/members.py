@@ -8,34 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mombroker.broker.groups.beginnings import NEVER, VOID, Beginnings
-from mombroker.broker.groups.comings import STATE, Comings
 from mombroker.broker.groups.copies import COPIES, Copies
-from mombroker.broker.groups.gives import GIVES, Gives
 from mombroker.broker.groups.group import SERVERS
 from mombroker.broker.groups.membership import MEMBERS, Membership, item_of
-from mombroker.broker.groups.notes import (
-    ALL,
-    Ack,
-    Busy,
-    Ended,
-    Flush,
-    Got,
-    Join,
-    Leave,
-    Placed,
-    Prepare,
-    Returned,
-    Stable,
-    State,
-    Told,
-    Viewed,
-)
+from mombroker.broker.groups.notes import Ack, Ended, Flush, Leave, Placed, Prepare, Returned, Stable, Told, Viewed
 from mombroker.broker.groups.outbox import OUTBOX, Outboxes
+from mombroker.broker.groups.states import States
 from mombroker.broker.native import Native
 from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import Note, note_of
-from mombroker.core import times
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import UnknownNotification
 from mombroker.core.groups.bus import CASTS, waits_for
@@ -47,7 +28,6 @@ from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
 HELD = "held"  # the collection of what waits for its turn
-AGAIN = times.of_seconds(0.5)
 ACK_EVERY = 64  # casts of a group
 LATE, LOST = (
     "its sender was out of the view: no other member has it",
@@ -63,16 +43,13 @@ class Members(Native):
     changed     those whose rows are to be written
     ready       agents whose outboxes may go on
     outboxes    what agents wait to send, and `run` does it
-    beginnings  where new members begin
-    gives       tables that our agents give to new members
-    comings     states that come for ours
-    busy        what the servers of members are to be told: they wait for somebody who waits
+    states      what members give each other
     unacked     casts that have come since the home was told, by group
     """
 
     __slots__ = (
-        "of", "changed", "ready", "outboxes", "run", "beginnings", "gives", "comings", "copies", "busy", "unacked",
-        "hand_over", "wake", "emptied",
+        "of", "changed", "ready", "outboxes", "run", "states", "copies", "unacked", "hand_over", "wake",
+        "emptied",
     )  # fmt: skip
 
     run: Callable[[str], bool]  # True if nothing is left of an agent's outbox
@@ -86,19 +63,15 @@ class Members(Native):
         self.changed: dict[Membership, None] = {}
         self.ready: dict[str, None] = {}
         self.outboxes = Outboxes(self.tx, self.id)
-        self.gives = Gives(natives, self.id, self.say, self.servers)
-        self.comings = Comings(natives, self.id)
-        self.beginnings = Beginnings(self.tx, self.id, self.comings)
+        self.states = States(natives, self)
         self.copies = Copies(self.tx, self.id)
-        self.busy: list[tuple[str, Busy]] = []
         self.unacked: dict[str, int] = {}
         natives.add(self)
         types = natives.types
         types.entering[Told.wire] = self._cast_comes
         types.entering[Viewed.wire] = self._view_comes
         for kind, obey in (
-            (Prepare, self._prepares), (Placed, self._placed), (State, self._state_comes), (Got, self._got),
-            (Busy, self._gives_up), (Stable, self._stable), (Ended, self._ended),
+            (Prepare, self._prepares), (Placed, self._placed), (Stable, self._stable), (Ended, self._ended),
         ):  # fmt: skip
             types.obey(kind.wire, note_of, obey, at_once=False)
 
@@ -111,17 +84,13 @@ class Members(Native):
         for row in self._rows(HELD):
             if row.key in places:
                 places[row.key].member.held.append(item_of(decode(row.body), row.id))
-        for name, load in (
-            (OUTBOX, self.outboxes.load), (GIVES, self.gives.load), (STATE, self.comings.load),
-            (VOID, self.beginnings.load), (COPIES, self.copies.load),
-        ):  # fmt: skip
+        loads = {OUTBOX: self.outboxes.load, COPIES: self.copies.load, **self.states.loads()}
+        for name, load in loads.items():
             for row in self._rows(name):
                 load(row)
         for agent in self.outboxes.of:  # what they have waited for may have been in memory
             self.goes_on(agent)
-        if any(mine.again for mine in self.all()):
-            self.alarm_at(times.after(self.tx.now, AGAIN))
-        self.touch()
+        self.states.recovered()
 
     def _rows(self, collection: str) -> Iterable[ItemRow]:
         after = None
@@ -246,26 +215,15 @@ class Members(Native):
         agent, group = mine.agent, mine.group
         if agent not in view.members:
             self._returns(mine, view)
-            self.gives.ended(agent, group)
-            if mine.lacks and not mine.again:
-                self.beginnings.begin(agent, group, mine.lacks, view.number)
+            self.states.out(mine, view.number)
             self.forget(mine)
             if mine.asked:
                 self.new(group, mine.home, agent)
             if mine.again:  # it has left, and joins after a while
                 self.add(Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True))
-                self.alarm_at(times.after(self.tx.now, AGAIN << min(mine.tries, 6)))
+                self.states.later(mine)
         else:
-            if (agent in view.joined and self.beginnings.waits(agent, group)) or (
-                mine.lacks and agent in view.lacking and not mine.again  # what it has waited for does not come
-            ):
-                self.beginnings.begin(agent, group, mine.lacks or view.number, view.number)
-            mine.again = mine.again and agent not in view.joined
-            if agent in view.lacking:
-                mine.lacks = view.number if view.giver not in ("", agent) else 0
-            self.gives.viewed(agent, group, view.number, view.members, view.lacking)
-            if view.giver == agent and any(each.lacks for each in self.all() if each.agent == agent):
-                self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
+            self.states.viewed(mine, view)
         self.copies.forget(group, agent)
         self._flush_for(group)
         self.goes_on(agent)
@@ -334,9 +292,7 @@ class Members(Native):
         for item in member.held:
             self.tx.rows.items[item.of.row] = None
             self._drop(item.of.message, agent)
-        if mine.lacks:
-            self.beginnings.begin(agent, mine.group, mine.lacks, member.number + 1)
-        self.gives.ended(agent, mine.group)
+        self.states.out(mine, member.number + 1, ended=True)
         self.forget(mine)
         self.copies.forget(mine.group, agent)
         if not mine.gone:
@@ -394,60 +350,17 @@ class Members(Native):
         self.outboxes.placed(note.agent, note.number or LAST)
         self.goes_on(note.agent)
 
-    # -- who waits for a state -----------------------------------------------------------------------------------------
-
-    def _state_comes(self, message: Message) -> None:
-        note: State = note_of(message)
-        home = self.natives.names.homes.home
-        for agent in note.to:
-            if home(agent) != self.tx.name:
-                continue
-            mine = self.find(note.group, agent)
-            wanted = mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number
-            if wanted:
-                self.comings.page(agent, note)
-            if note.give:
-                for server in self.servers([message.source]):
-                    self.natives.post(self.id, server, Got(note.give, agent, note.at + 1 if wanted else ALL))
-
-    def _got(self, message: Message) -> None:
-        note: Got = note_of(message)
-        self.gives.got(note.give, note.agent, note.pages)
-        self.touch()
-
-    def _gives_up(self, message: Message) -> None:
-        """Waits in a circle would never end: one that waits for another one that waits does so only in the order of
-        their ids, and else tries again."""
-        note: Busy = note_of(message)
-        for agent in note.to:
-            mine = self.find(note.group, agent)
-            if mine is None or self.comings.is_begun((agent, note.group, note.number)):
-                continue
-            if mine.lacks == note.number and not mine.again and not mine.gone:
-                mine.again, mine.tries = True, mine.tries + 1
-                self.change_of(mine)
-                self.beginnings.begin(agent, note.group, mine.lacks, NEVER)
-                self.say(agent, (mine.home,), Leave())
-
     def alarm(self) -> None:
-        for mine in self.all():
-            if mine.again and not mine.inside:
-                mine.again = False
-                self.change_of(mine)
-                self.say(mine.agent, (mine.home,), Join(True))
+        self.states.alarm()
 
     # -- the end of a turn -------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         ready, self.ready = self.ready, {}
-        busy, self.busy = self.busy, []
-        for agent, note in busy:
-            for server in self.servers([agent]):
-                self.natives.post(self.id, server, note)
         for agent in ready:
             if agent in self.outboxes.of and self.run(agent):
                 self._emptied(agent)
-        if self.gives.step() | self.comings.step():
+        if self.states.step():
             self.turns.soon[self] = None
         for mine in self.changed:
             there = self.find(mine.group, mine.agent) is mine
@@ -459,8 +372,7 @@ class Members(Native):
     def check(self) -> None:
         self.outboxes.check(self.ready)
         self.copies.check()
-        self.gives.check()
-        self.comings.check()
+        self.states.check()
         for mine in self.all():
             mine.member.check()
             if mine not in self.changed:

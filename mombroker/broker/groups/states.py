@@ -1,0 +1,207 @@
+"""States: what members give new ones, and what new ones wait for. Who waits for it reacts to nothing from its first
+view on; members that would wait for each other in a circle give up, in the order of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from mombroker.broker.groups.beginnings import NEVER, VOID, Beginnings
+from mombroker.broker.groups.comings import STATE, Comings
+from mombroker.broker.groups.gives import GIVES, Gives
+from mombroker.broker.groups.membership import Membership
+from mombroker.broker.groups.notes import ALL, Busy, Got, Join, Leave, Restored, State, Viewed
+from mombroker.broker.wire import Note, note_of
+from mombroker.core import times
+from mombroker.core.batch import ItemRow
+from mombroker.core.errors import UnknownName, UnknownNotification
+from mombroker.core.groups.bus import awaited
+from mombroker.core.groups.view import View
+from mombroker.core.message import Message
+from mombroker.core.natives import Natives
+from mombroker.core.table import Table
+
+AGAIN = times.of_seconds(0.5)
+
+
+class Around(Protocol):
+    """What it needs of the members of its server."""
+
+    id: str
+
+    def all(self) -> list[Membership]: ...
+    def find(self, group: str, agent: str) -> Membership | None: ...
+    def change_of(self, mine: Membership) -> None: ...
+    def say(self, agent: str, to: tuple[str, ...], note: Note) -> None: ...
+    def servers(self, agents: Iterable[str]) -> tuple[str, ...]: ...
+    def touch(self) -> None: ...
+    def alarm_at(self, at: int) -> None: ...
+
+
+class States:
+    """beginnings  where new members begin
+    gives       tables that our agents give to new members
+    comings     states that come for ours
+    busy        what the servers of members are to be told: they wait for somebody who waits
+    """
+
+    __slots__ = ("natives", "tx", "members", "beginnings", "gives", "comings", "busy")
+
+    def __init__(self, natives: Natives, members: Around):
+        self.natives, self.tx, self.members = natives, natives.tx, members
+        self.gives = Gives(natives, members.id, members.say, members.servers)
+        self.comings = Comings(natives, members.id)
+        self.beginnings = Beginnings(self.tx, members.id, self.comings)
+        self.busy: list[tuple[str, Busy]] = []
+        for kind, obey in ((State, self.comes), (Got, self.got), (Busy, self.gives_up)):
+            natives.types.obey(kind.wire, note_of, obey, at_once=False)
+
+    def bind(self, wake: Callable[[str], None], rows: Callable[[str, str], Table | None]) -> None:
+        """After `wake` whoever waits for this goes on; `rows` is a table of an agent."""
+        self.beginnings.wake = self.comings.wake = wake
+        self.comings.rows = self.gives.rows = rows
+
+    def loads(self) -> dict[str, Callable[[ItemRow], None]]:
+        """What takes up the rows of a collection."""
+        return {GIVES: self.gives.load, STATE: self.comings.load, VOID: self.beginnings.load}
+
+    def recovered(self) -> None:
+        if any(mine.again for mine in self.members.all()):
+            self.members.alarm_at(times.after(self.tx.now, AGAIN))
+        self.members.touch()
+
+    # -- for agents --------------------------------------------------------------------------------------------------
+
+    def meets(self, agent: str, message: Message) -> bool:
+        """A cast or view in its turn. False if it is of before the view that the agent begins with. Raises UnknownName
+        for a view that the agent needs a state for, until that is there."""
+        try:
+            note = note_of(message)
+        except UnknownNotification:  # the agent will say so
+            return True
+        if self.beginnings.is_void(agent, note.group, note.number):
+            return False
+        mine = self.members.find(note.group, agent)
+        lacks, key = mine is not None and mine.lacks == note.number, (agent, note.group, note.number)
+        if type(note) is Viewed and (lacks or self.comings.is_begun(key)) and not self.comings.begins(key):
+            self.members.touch()
+            raise UnknownName(awaited(note.group))
+        return True
+
+    def state(self, agent: str, group: str, number: int) -> bytes | None:
+        """The state that has come for a member, as of the beginning of this view."""
+        return self.comings.state((agent, group, number))
+
+    def restored(self, agent: str, group: str, number: int) -> None:
+        """It has its state."""
+        mine = self.members.find(group, agent)
+        if mine is not None and mine.lacks == number:
+            mine.lacks = 0
+            self.members.change_of(mine)
+            self.members.say(agent, (mine.home,), Restored())
+        self.comings.forget(agent, group, number)
+        self.members.touch()
+
+    def give(
+        self, agent: str, group: str, number: int, to: list[str], state: bytes, tables: list[str]
+    ) -> None:  # fmt: skip
+        """A member gives its state, in pages. Those of tables follow when there is room for them."""
+        mine = self.members.find(group, agent)
+        if mine is None:  # it is out of a later view
+            return
+        if mine.member.number > number:
+            to = [each for each in to if each in mine.member.members]
+        if not to:
+            return
+        size = max(1, self.tx.limits.max_message // 2)
+        pages = [state[at : at + size] for at in range(0, max(1, len(state)), size)]
+        give = self.gives.begin(agent, group, number, to, tables, len(pages)) if tables else 0
+        for at, page in enumerate(pages):
+            last = not give and at == len(pages) - 1
+            self.members.say(agent, self.members.servers(to), State(group, number, to, page, at, last, give))
+        self.members.touch()
+
+    def gone(self, agent: str) -> None:
+        """It was deleted."""
+        self.gives.ended(agent)
+        self.comings.forget(agent)
+        self.members.touch()
+
+    # -- for its server ----------------------------------------------------------------------------------------------
+
+    def viewed(self, mine: Membership, view: View) -> None:
+        """A view that a member is in has come into its inbox."""
+        agent, group = mine.agent, mine.group
+        if (agent in view.joined and self.beginnings.waits(agent, group)) or (
+            mine.lacks and agent in view.lacking and not mine.again  # what it has waited for does not come
+        ):
+            self.beginnings.begin(agent, group, mine.lacks or view.number, view.number)
+        mine.again = mine.again and agent not in view.joined
+        if agent in view.lacking:
+            mine.lacks = view.number if view.giver not in ("", agent) else 0
+        self.gives.viewed(agent, group, view.number, view.members, view.lacking)
+        if view.giver == agent and any(each.lacks for each in self.members.all() if each.agent == agent):
+            self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
+
+    def out(self, mine: Membership, number: int, ended: bool = False) -> None:
+        """A member is none any more, from this view on. `ended`: the group is gone for it."""
+        self.gives.ended(mine.agent, mine.group)
+        if mine.lacks and (ended or not mine.again):
+            self.beginnings.begin(mine.agent, mine.group, mine.lacks, number)
+
+    def comes(self, message: Message) -> None:
+        """A page of a state."""
+        note: State = note_of(message)
+        home = self.natives.names.homes.home
+        for agent in note.to:
+            if home(agent) != self.tx.name:
+                continue
+            mine = self.members.find(note.group, agent)
+            wanted = mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number
+            if wanted:
+                self.comings.page(agent, note)
+            if note.give:
+                for server in self.members.servers([message.source]):
+                    self.natives.post(self.members.id, server, Got(note.give, agent, note.at + 1 if wanted else ALL))
+
+    def got(self, message: Message) -> None:
+        note: Got = note_of(message)
+        self.gives.got(note.give, note.agent, note.pages)
+        self.members.touch()
+
+    def gives_up(self, message: Message) -> None:
+        """Waits in a circle would never end: one that waits for another one that waits does so only in the order of
+        their ids, and else tries again."""
+        note: Busy = note_of(message)
+        for agent in note.to:
+            mine = self.members.find(note.group, agent)
+            if mine is None or self.comings.is_begun((agent, note.group, note.number)):
+                continue
+            if mine.lacks == note.number and not mine.again and not mine.gone:
+                mine.again, mine.tries = True, mine.tries + 1
+                self.members.change_of(mine)
+                self.beginnings.begin(agent, note.group, mine.lacks, NEVER)
+                self.members.say(agent, (mine.home,), Leave())
+
+    def later(self, mine: Membership) -> None:
+        """It has given up, and joins again after a while, which doubles."""
+        self.members.alarm_at(times.after(self.tx.now, AGAIN << min(mine.tries, 6)))
+
+    def alarm(self) -> None:
+        for mine in self.members.all():
+            if mine.again and not mine.inside:
+                mine.again = False
+                self.members.change_of(mine)
+                self.members.say(mine.agent, (mine.home,), Join(True))
+
+    def step(self) -> bool:
+        """At the end of a turn. True if there is more to do at once."""
+        busy, self.busy = self.busy, []
+        for agent, note in busy:
+            for server in self.members.servers([agent]):
+                self.natives.post(self.members.id, server, note)
+        return self.gives.step() | self.comings.step()
+
+    def check(self) -> None:
+        self.gives.check()
+        self.comings.check()
