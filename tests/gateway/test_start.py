@@ -12,11 +12,12 @@ from tests.gateway.live import ClientTown
 
 
 class Beside(ClientTown):
-    """a, and a neighbour b at an address of the test."""
+    """a, and a neighbour b at an address of the test, which listens once `b` does."""
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.b = socket.create_server(("127.0.0.1", 0))
+        self.b = socket.socket()
+        self.b.bind(("127.0.0.1", 0))
         self.b.setblocking(False)
 
     def topology(self, me):
@@ -41,8 +42,9 @@ class Beside(ClientTown):
 @pytest.fixture
 def town(tmp_path):
     made = Beside(tmp_path)
-    made.up("a")
+    made.up("a")  # the bus begins, and nobody is there yet
     made.down("a")
+    made.b.listen()
     yield made
     made.b.close()
     made.end()
