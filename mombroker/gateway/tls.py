@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLContextFactory
@@ -26,6 +27,12 @@ PLAIN_ON_TLS = (
     "packet length too long",
     "record layer",
 )
+
+# What is said of a certificate or key that is cut, damaged, or of a kind that nobody knows.
+UNREADABLE = (
+    ValueError, TypeError, SSL.Error, UnsupportedAlgorithm, InvalidSignature, x509.InvalidVersion,
+    x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
 
 
 @implementer(IOpenSSLContextFactory)
@@ -64,7 +71,7 @@ class Certified:
         except OSError as error:
             text = f"cannot read {error.filename}: {error.strerror}; set `certificate` and `private_key`"
             raise MomError(text) from None
-        except (ValueError, TypeError, SSL.Error):
+        except UNREADABLE:
             raise MomError(
                 f"{certificate} and {key} are no certificate and its key: give PEM files, the server's own certificate "
                 "before those that signed it, and a key without a passphrase"

@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mombroker.core.errors import MomError
 from mombroker.core.topology import CLIENTS, WILDCARD, Server, Topology, address, is_loopback
+from mombroker.gateway.tls import UNREADABLE
 from mombroker.net.peertls import name_of
 
 CA, CA_KEY = "ca.pem", "ca.key"
@@ -79,13 +80,14 @@ def _read(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     try:
         key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), None)
         ca = x509.load_pem_x509_certificate((folder / CA).read_bytes())
+        of_ca = ca.public_key()
     except FileNotFoundError:
         raise MomError(
             f"{folder / CA} is there without {CA_KEY}, which signs: put that into the folder, or name another folder"
         ) from None
-    except (ValueError, TypeError):
+    except UNREADABLE:
         raise MomError(f"{folder / CA} and {CA_KEY} are no CA: give PEM files, and a key without passphrase") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != ca.public_key():
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != of_ca:
         raise MomError(f"{folder / CA_KEY} is not the key of {CA}, as `mom tls init` makes them")
     return key, ca
 

@@ -16,7 +16,6 @@ from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL, crypto
 from twisted.internet.interfaces import IOpenSSLContextFactory
@@ -24,7 +23,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from mombroker.core.errors import MomError, PeerError, PeerRefused
-from mombroker.gateway.tls import CIPHERS, PLAIN_ON_TLS
+from mombroker.gateway.tls import CIPHERS, PLAIN_ON_TLS, UNREADABLE
 
 HELLO = b"\x16\x03"  # what TLS begins with
 ENDED, NOT_YET = 10, 9  # what OpenSSL finds wrong with a certificate
@@ -42,10 +41,10 @@ def name_of(bus: str, server: str) -> str:
 
 
 def uris(certificate: x509.Certificate) -> list[str]:
-    """What a certificate names so."""
+    """What a certificate names so; nothing, if that cannot be read."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, *UNREADABLE):
         return []
     return names.get_values_for_type(x509.UniformResourceIdentifier)
 
@@ -119,7 +118,7 @@ class PeerTls:
             context.load_verify_locations(self.ca)
         except OSError as error:
             raise MomError(f"cannot read {error.filename}: {error.strerror}; see [bus] ca and certificate") from None
-        except (ValueError, TypeError, SSL.Error):
+        except UNREADABLE:
             raise MomError(
                 f"{self.certificate}, {self.key} and {self.ca} are no certificate, its key and those that sign: give "
                 "PEM files, and a key without a passphrase"
@@ -199,7 +198,7 @@ class PeerTls:
 def _signed(certificate: x509.Certificate, by: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(by)
-    except (ValueError, TypeError, InvalidSignature):
+    except UNREADABLE:
         return False
     return True
 

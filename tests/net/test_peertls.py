@@ -1,6 +1,9 @@
 """Links behind TLS: certificates are who servers are, files are replaced while they run, and what is wrong is said."""
 
+import os
+import random
 import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,8 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from mombroker.core.errors import MomError
+from mombroker.gateway.tls import Certified
 from mombroker.net import certificates
-from mombroker.net.peertls import PeerTls, name_of
+from mombroker.net.peertls import PeerTls, bus_of, name_of
+from tests.mutants import COUNT, SEED
 from tests.net.town import NOTE, Town
 
 
@@ -194,6 +199,42 @@ def test_a_half_written_certificate_keeps_the_one_that_was_read(town, tmp_path):
         PeerTls("town", "b", str(t.cas["b"]), str(tmp_path / "ca-a.pem"), "", print)
     with pytest.raises(MomError, match=r"give \[servers.b\] a certificate"):
         PeerTls("town", "b", str(t.cas["b"]), "", "", print)
+
+
+def damaged(at_random, text):
+    """A file of PEM, with a byte or two of what it holds changed."""
+    first, _, _ = text.partition(b"-----BEGIN PRIVATE")
+    data = bytearray(ssl.PEM_cert_to_DER_cert(first.decode()))
+    for _ in range(at_random.randint(1, 2)):
+        data[at_random.randrange(len(data))] = at_random.randrange(256)
+    return ssl.DER_cert_to_PEM_cert(bytes(data)).encode()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_file_that_is_damaged_is_a_sentence_whatever_is_wrong_with_it(tmp_path):
+    """Also an algorithm that nobody knows, and names that cannot be read. What was read before stays."""
+    key, ca = certificates.authority("town", tmp_path)
+    now, lines, at_random = datetime.now(UTC), [], random.Random(SEED)
+    names = [x509.UniformResourceIdentifier(name_of("town", "b"))]
+    made = certificates.issued("b", names, key, ca, now - timedelta(1), now + timedelta(1))
+    files = {tmp_path / "b.pem": made, tmp_path / "ca.pem": (tmp_path / "ca.pem").read_bytes()}
+    (tmp_path / "b.pem").write_bytes(made)
+    where = str(tmp_path / "ca.pem"), str(tmp_path / "b.pem")
+    tls, client = PeerTls("town", "b", *where, "", lines.append), Certified(where[1], "", where[0])
+    for number in range(COUNT // 2):
+        file = at_random.choice(list(files))
+        private = files[file].partition(b"-----BEGIN PRIVATE")
+        file.write_bytes(damaged(at_random, files[file]) + b"".join(private[1:]))
+        os.utime(file, ns=(number, number))
+        tls.getContext()
+        for read in (lambda: bus_of(*where, "b"), lambda: client.load(where[1]), lambda: certificates._read(tmp_path)):
+            try:
+                read()
+            except MomError as error:
+                assert "\n" not in str(error)
+        file.write_bytes(files[file])
+    kept = sum("keeps the certificate" in line for line in lines)
+    assert COUNT // 20 < kept < len(lines)
 
 
 def test_that_a_certificate_ends_soon_is_a_problem_of_the_status(town):
