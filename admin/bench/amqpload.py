@@ -4,10 +4,9 @@ those of Qpid JMS, each with an id of its own and the time of its creation."""
 
 import struct
 import time
-import uuid
 from collections.abc import Callable
 
-from mombroker.admin.bench.stompload import FRAMES, Broker, Line, Sender
+from mombroker.admin.bench.stompload import DIGITS, FRAMES, Broker, Line, Sender, message_id
 from mombroker.amqp import codec, performatives
 from mombroker.amqp.codec import NULL, boolean, performative, string, symbol, symbols, ubyte, uint, ushort
 from mombroker.amqp.frames import PLAIN, SASL, SASL_FRAME, frame
@@ -17,7 +16,6 @@ WINDOW = 1 << 20  # frames that a session may have under way
 ACCEPTED = performatives.described_outcome(performatives.Outcome(performatives.ACCEPTED))
 _NUMBER = struct.Struct(">I").pack_into
 _TIME = struct.Struct(">Q").pack_into
-DIGITS = 8  # of the number at the end of an id
 _SIZE = struct.Struct(">I").unpack_from
 
 
@@ -102,7 +100,7 @@ def _frame(address: str, topic: bool, size: int, durable: bool) -> bytes:
         (symbol("x-opt-jms-dest"), b"\x51\x01" if topic else b"\x51\x00"),
         (symbol("x-opt-jms-msg-type"), b"\x51\x03"),
     ]
-    id = string(f"ID:{uuid.uuid4()}:1:1:1-{'0' * DIGITS}")
+    id = string(message_id())
     kind = symbol("application/octet-stream")
     fields = b"".join([id, NULL, string(address), NULL, NULL, NULL, kind, NULL, NULL, codec.timestamp(0)])
     said = b"\xd0" + (len(fields) + 4).to_bytes(4, "big") + (10).to_bytes(4, "big") + fields

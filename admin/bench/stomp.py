@@ -13,7 +13,7 @@ from mombroker.admin.bench.amqpload import AmqpConsumer, AmqpProducer
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.admin.bench.natsload import NatsConsumer, NatsProducer
-from mombroker.admin.bench.stompload import Broker, Consumer, Producer, broker, drive
+from mombroker.admin.bench.stompload import Broker, Consumer, NamingProducer, Producer, broker, drive
 from mombroker.admin.demo import free_ports
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
@@ -28,7 +28,8 @@ WARM_UP = 2_000  # messages before the first round of a case
 @dataclass(slots=True, frozen=True)
 class Case:
     """flow: producers and consumers share `queues`; fan-out: to a topic with so many consumers; backlog: first in, then
-    out. A round of it is 1/`part` of the messages of others."""
+    out. A round of it is 1/`part` of the messages of others. `ids`: those of STOMP have ids of their own, as
+    those of AMQP have."""
 
     kind: str = "flow"
     window: int = 512
@@ -39,6 +40,7 @@ class Case:
     consumers: int = 1
     queues: int = 1
     prefetch: int = 1_000
+    ids: bool = False
     part: int = 1
 
     @property
@@ -156,7 +158,8 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
                 producers.append(AmqpProducer(at, address, topic, case.size, case.persistent, case.window))
             else:
                 head = f"destination:{name}{more}"
-                producers.append(Producer(target.at, [head], case.size, case.persistent, case.window))
+                naming = NamingProducer(target.at, head, case.size, case.persistent, case.window) if case.ids else None
+                producers.append(naming or Producer(target.at, [head], case.size, case.persistent, case.window))
             stack.callback(producers[-1].line.close)
 
         def sent() -> bool:

@@ -438,6 +438,7 @@ def loop(waiting: list[int], events: int, rounds: int, output: str, columns: str
 @click.option("--consumers", type=click.IntRange(1), default=1, show_default=True, help="Connections that receive.")
 @click.option("--queues", type=click.IntRange(1), default=1, show_default=True, help="That they are spread over.")
 @click.option("--prefetch", type=click.IntRange(1), default=1_000, show_default=True, help="Of each consumer.")
+@click.option("--ids", is_flag=True, help="Each message of STOMP has a JMSMessageID, as each of AMQP has its id.")
 @click.option("--amqp", is_flag=True, help="Our own server by AMQP 1.0, too, where consumers accept one by one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
 @folder_option
@@ -455,6 +456,7 @@ def stomp(
     consumers: int,
     queues: int,
     prefetch: int,
+    ids: bool,
     amqp: bool,
     rounds: int,
     folder: Path | None,
@@ -481,7 +483,7 @@ def stomp(
     cases = [
         stomp.Case(
             kind, window, size, "auto" if kind == "fan-out" else ack, not volatile, producers, consumers, queues,
-            prefetch,
+            prefetch, ids,
         )
         for kind in kinds for size in sizes for window in windows
     ]  # fmt: skip

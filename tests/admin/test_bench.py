@@ -287,7 +287,7 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     assert (fan_out["ack"], fan_out["persistent"], backlog["ack"], flow[0]["ack"]) == (
         "auto", False, "client", "client-individual",
     )  # fmt: skip
-    by_stomp, by_amqp = rows_of("stomp", *words, "--window", 64, "--amqp")
+    by_stomp, by_amqp = rows_of("stomp", *words, "--window", 64, "--amqp", "--ids")
     assert [row.pop("broker") for row in (by_stomp, by_amqp)] == ["mombroker", "mombroker by AMQP"]
     by_stomp["broker"] = by_amqp["broker"] = "mombroker"
     assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
