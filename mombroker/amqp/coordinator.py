@@ -83,7 +83,7 @@ class Coordinator:
         outcome = state.outcome or Outcome(ACCEPTED)
         if outcome.code not in OUTCOMES:
             raise AmqpError("a transaction settles by an outcome", INVALID)
-        found = self.outbound.settled(self.outbound.numbers(said.first, said.last))
+        found, links = self.outbound.settled(self.outbound.numbers(said.first, said.last))
         for id, tag, _ in found:
             try:
                 self.transactions.add(state.txn.hex(), step(tag, outcome))
@@ -92,4 +92,4 @@ class Coordinator:
             self._do(commands.Uncommitted(tag))
             if not said.settled:
                 self.outbound.tell(id, performatives.transactional(state.txn, performatives.described_outcome(outcome)))
-        self.outbound.regrant(found)
+        self.outbound.regrant(links)

@@ -17,7 +17,7 @@ from mombroker.broker.commands import Command, Send, SendRun
 from mombroker.broker.shapes import getter
 from mombroker.core.errors import MomError
 
-MAX_RUN = 100  # messages that are one command
+MAX_RUN = 200  # messages that are one command: as many of 300 bytes as are read at once
 HEADROOM = messages.MAX_HEAD  # bytes of a message beside its body
 _ACCEPTED = performatives.described_outcome(Outcome(ACCEPTED))
 

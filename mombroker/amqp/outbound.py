@@ -247,17 +247,18 @@ class Outbound:
             return [id for id in self.unsettled if (id - first) % SPACE < count]
         return [(first + at) % SPACE for at in range(count)]
 
-    def settled(self, ids: list[int]) -> list[Given]:
-        """Take out those that are not settled yet."""
+    def settled(self, ids: list[int]) -> tuple[list[Given], list[Outgoing]]:
+        """Take out those that are not settled yet, and which links had them."""
         take = self.unsettled.pop
         found = [given for id in ids if (given := take(id, None)) is not None]
-        for link, count in Counter([link for *_, link in found]).items():
+        counts = Counter([link for *_, link in found])
+        for link, count in counts.items():
             link.unsettled -= count
-        return found
+        return found, list(counts)
 
-    def regrant(self, found: list[Given]) -> None:
-        """What was settled may make room for credit that the broker has not taken."""
-        for link in dict.fromkeys([link for *_, link in found]):
+    def regrant(self, links: list[Outgoing]) -> None:
+        """What they have settled may make room for credit that the broker has not taken."""
+        for link in links:
             if link.credit > link.granted and self.links.get(link.handle) is link:
                 self.grant(link)
 

@@ -349,14 +349,14 @@ class Session:
             return
         if not said.settled and (outcome is None or outcome.code == RECEIVED):
             return
-        found = self.outbound.settled([*self.outbound.numbers(said.first, said.last), *others])
+        found, links = self.outbound.settled([*self.outbound.numbers(said.first, said.last), *others])
         if said.settled and outcome is not None and outcome.code == ACCEPTED:
-            self.commands += [commands.Disposition(tag) for _, tag, _ in found]
+            self.commands += map(commands.Disposition, [tag for _, tag, _ in found])
         else:
             for id, tag, link in found:
                 mine = outcome if outcome is not None and outcome.code in OUTCOMES else link.source.default_outcome
                 self._settle(id, tag, mine or Outcome(RELEASED), said.settled)
-        self.outbound.regrant(found)
+        self.outbound.regrant(links)
 
     def _settle(self, id: int, tag: int, outcome: Outcome, settled: bool) -> None:
         command = step(tag, outcome)
