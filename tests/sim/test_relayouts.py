@@ -81,14 +81,13 @@ def test_every_kind_of_change_is_drawn():
 
 
 def test_a_back_end_that_delivers_own_copies_is_changed_too(monkeypatch):
-    """Tables are applied at once, whatever own copies are under way: that order is of agents only."""
     monkeypatch.syspath_prepend(str(SEQUENCER))
     point = EntryPoint("sequencer", "mom_sequencer:Sequencer", registry.GROUP)
     monkeypatch.setattr(registry, "_plugged", lambda: {"sequencer": point})
     done = 0
-    for seed in range(12):
+    for seed in (*range(12), 21, 30):  # in the last two it is the registry's own
         result = run(seed, backends=("sequencer", "sequencer", "", "matrix"), relayouts=True)
-        assert not [line for line in result.wrong if "violations among servers" not in line], seed
+        assert not result.wrong, (seed, result.wrong)
         done += result.counts["relayouts"]
     sys.modules.pop("mom_sequencer", None)
     assert done > 20

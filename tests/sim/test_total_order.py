@@ -37,6 +37,7 @@ def test_some_seeds_of_mixed_domains_have_one_order():
 
 def test_some_seeds_have_one_order_while_the_domains_change():
     assert all_clean(range(8), MIXED, relayouts=True)["relayouts"] > 10
+    all_clean(range(7, 8), ("abcast", "abcast", "", "matrix"), relayouts=True)
 
 
 def test_some_seeds_have_one_order_while_agents_move():
