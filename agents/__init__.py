@@ -5,7 +5,7 @@ if __name__ == "agents":
 
 from mombroker.agents.agent import Agent, reacts
 from mombroker.agents.declaring import Reject, agent
-from mombroker.agents.groups import Group, View
+from mombroker.agents.groups import Group, MemberDown, MemberUp, View
 from mombroker.agents.messages import Delivered, consumes, subscribes
 from mombroker.agents.notifications import (
     DeferDone,
@@ -30,6 +30,8 @@ __all__ = [
     "Group",
     "Item",
     "Items",
+    "MemberDown",
+    "MemberUp",
     "NotDelivered",
     "ReactionFailed",
     "Reject",

@@ -210,8 +210,11 @@ class Agent:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def join(self, group: str) -> None:
+    def join(self, group: str, *, patience: float = 0) -> None:
         """Be a member of a group, which is made when the first one joins. The reaction to View tells that it is so.
+
+        When this agent's server is down for `patience` seconds, the others go on without it; 0: they wait until it is
+        back. A reaction to MemberDown or MemberUp is told which of the others are down, and up again.
 
         With a `restore`, or `snapshot_tables`, the agent begins with the state of the eldest member, before it reacts
         to its first View. It does not move to another server meanwhile. Raises UnknownName for a group that is being
@@ -219,7 +222,8 @@ class Agent:
         """
         mine = type(self)
         needs = mine.restore is not Agent.restore or mine.snapshot_tables is not Agent.snapshot_tables
-        self._now_reacting().join(group, needs)
+        told = not _LOOKOUT.isdisjoint(mine._reactions)
+        self._now_reacting().join(group, needs, times.of_seconds(patience), told)
 
     def leave(self, group: str) -> None:
         """Be no member any more, after the casts of the view at hand; the last View says so. Raises UnknownName."""
@@ -403,13 +407,14 @@ class Agent:
 
 _DELIVERED = Delivered.__wire_name__
 _VIEWED = "mom.View"
+_LOOKOUT = {"mom.MemberDown", "mom.MemberUp"}
 # Names that came later: a class from before that has one of its own keeps it.
 _LATER = {"delivered", "every", "migrate", "put", "publish", "consume", "subscribe", "stop"}
 _LATER |= {"join", "leave", "group", "snapshot", "snapshot_tables", "restore"}
 _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.
-_OPTIONAL = {f"mom.{name}" for name in notes.NOTICES}
+_OPTIONAL = _LOOKOUT | {f"mom.{name}" for name in notes.NOTICES}
 
 
 def _is_client(id: str) -> bool:

@@ -26,6 +26,23 @@ class View:
     left: list[str]
 
 
+@notification(name="mom.MemberDown")
+class MemberDown:
+    """Other members of a group of yours are down, as far as the group's home can see: their server does not answer. No
+    view follows by itself."""
+
+    group: str
+    members: list[str]
+
+
+@notification(name="mom.MemberUp")
+class MemberUp:
+    """Members that were down are up again, and have missed nothing."""
+
+    group: str
+    members: list[str]
+
+
 class Agent(Protocol):
     """What a Group needs of the agent that has it."""
 

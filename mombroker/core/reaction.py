@@ -221,10 +221,11 @@ class Reaction:
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
-    def join(self, group: str, needs: bool) -> None:
-        """Be a member of a group, which is made if need be. Raises UnknownName, MomError."""
+    def join(self, group: str, needs: bool, patience: int = 0, told: bool = False) -> None:
+        """Be a member of a group, which is made if need be; others wait for `patience` ns when it is down, 0 = for
+        ever. Raises UnknownName, MomError."""
         self.groups.may_join(self.agent)
-        self.ops.append((JOIN, (group, self.groups.home(group, True), needs)))
+        self.ops.append((JOIN, (group, self.groups.home(group, True), needs, patience, told)))
 
     def leave(self, group: str) -> None:
         """Be none any more. Raises UnknownName, MomError."""

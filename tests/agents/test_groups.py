@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mombroker.agents import Agent, NotDelivered, View, notification, reacts
+from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
 from tests.fakes_groups import broken
 
@@ -258,6 +258,67 @@ def test_who_is_cut_off_by_a_loss_is_told_and_joins_again():
     bus.advance(20)
     assert bus.state("x")["views"][-1][:2] == bus.state("y")["views"][-1][:2] == [5, ["a/x", "b/y"]]
     assert bus.state("x")["heard"] == bus.state("y")["heard"] == ["one", "two"]
+
+
+class Guard(Member):
+    """Is told who is down; the others wait for it for five seconds."""
+
+    told: list[list[Any]] = []  # noqa: RUF012
+
+    @reacts
+    def do(self, note: Do) -> None:
+        if note.what == "join":
+            self.join("ledger", patience=5)
+        else:
+            super().do(note)
+
+    @reacts
+    def down(self, note: MemberDown) -> None:
+        self.told.append(["down", note.members])
+
+    @reacts
+    def up(self, note: MemberUp) -> None:
+        self.told.append(["up", note.members])
+
+
+def test_members_are_told_who_is_down_and_up_again_without_a_view():
+    bus = Bus({"a/x": Guard, "b/y": Member, "c/z": Member, "c/w": Member})
+    for each in "xyzw":
+        told(bus, each, "join")
+    bus.advance(10)
+    assert bus.state("x")["told"] == []
+    bus.kill("c", down=float("inf"))
+    bus.advance(6)
+    assert bus.state("x")["told"] == [["down", ["c/z", "c/w"]]]
+    bus.kill("a", down=0.1)  # the home forgets nothing
+    bus.advance(6)
+    assert bus.state("x")["told"] == [["down", ["c/z", "c/w"]]]
+    bus.start("c")
+    bus.advance(3)
+    assert bus.state("x")["told"] == [["down", ["c/z", "c/w"]], ["up", ["c/z", "c/w"]]]
+    assert bus.state("x")["views"][-1][0] == 4
+    told(bus, "z", "causal", "one")
+    assert bus.state("x")["heard"] == ["one"]
+    bus.check()
+
+
+def test_the_others_go_on_without_a_member_that_is_down_for_longer_than_they_wait():
+    bus = Bus({"a/x": Member, "b/y": Guard, "c/z": Member})
+    for each in "xyz":
+        told(bus, each, "join")
+    bus.kill("b", down=float("inf"))
+    bus.kill("c", down=float("inf"))
+    bus.advance(4)
+    assert bus.state("x")["views"][-1][0] == 3
+    bus.start("c")
+    bus.advance(6)
+    assert bus.state("x")["views"][-1][1] == bus.state("z")["views"][-1][1] == ["a/x", "c/z"]
+    bus.start("b")
+    bus.advance(3)
+    assert bus.state("y")["views"][-1][1] == ["a/x", "c/z"]
+    told(bus, "y", "join")
+    assert bus.state("x")["views"][-1][1] == ["a/x", "c/z", "b/y"]
+    bus.check()
 
 
 class Wanderer(Agent):

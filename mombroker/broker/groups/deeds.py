@@ -150,11 +150,12 @@ class Deeds:
                     self.members.goes_on(agent)
         return found
 
-    def _join(self, agent: str, group: str, home: str, needs: bool) -> None:
+    def _join(self, agent: str, group: str, home: str, *wish: Any) -> None:
         mine = self.members.find(group, agent) or self.members.new(group, home, agent)
         mine.again, mine.asked = mine.again and mine.inside, mine.inside
         self.members.change_of(mine)
-        self.members.say(agent, (home,), Join(needs))
+        mine.wish = [*wish]
+        self.members.say(agent, (home,), Join(*wish))
 
     def _leave(self, agent: str, group: str, home: str) -> None:
         self.members.say(agent, (home,), Leave())

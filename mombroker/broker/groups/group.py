@@ -7,10 +7,12 @@ from urllib.parse import unquote
 
 import msgpack
 
+from mombroker.broker.groups.lookout import Lookout
 from mombroker.broker.groups.notes import (
     Ack,
     Ended,
     Flush,
+    Here,
     Join,
     Leave,
     Place,
@@ -48,24 +50,28 @@ class Group(Native):
 
     path: ClassVar[str] = "mombroker.broker.groups.group:Group"
 
-    __slots__ = ("name", "home", "placed", "ends")
+    __slots__ = ("name", "home", "lookout", "placed", "ends")
 
     def __init__(self, service: Around, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
         self.name = name_of_group(id)
         self.home = Home(self._where, self._prepare, self._announce)
+        self.lookout = Lookout(self, self.name)
         self.placed = 0
         self.ends = False
         if state:
-            values, self.ends, *_ = msgpack.unpackb(state)
+            values, self.ends, *more = msgpack.unpackb(state)
             self.home.load(values)
+            if more:
+                self.lookout.load(more[0])
+                self.lookout.go_on(self._keeps)
 
     def repeated(self, source: str) -> bool:
         """Its name was forgotten while a loss was dealt with, and it is here."""
         return True
 
     def pack(self) -> bytes:
-        packed: bytes = pack([self.home.values(), self.ends])
+        packed: bytes = pack([self.home.values(), self.ends, self.lookout.values()])
         return packed
 
     # -- what its home says ------------------------------------------------------------------------------------------
@@ -98,6 +104,7 @@ class Group(Native):
 
     def joins(self, note: Join, message: Message) -> None:
         if self._where(message.source) in self.tx.topology.servers:
+            self.lookout.joins(message.source, note.patience, note.told)
             self.home.wish(JOIN, message.source, note.needs)
         self._changed()
 
@@ -151,7 +158,35 @@ class Group(Native):
         self.home.close()
         self._changed()
 
+    # -- who is down -------------------------------------------------------------------------------------------------
+
+    def servers_of_members(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for agent in self.home.members:
+            if (server := self._where(agent)) in self.tx.topology.servers and server != self.tx.name:
+                found.setdefault(server, []).append(agent)
+        return found
+
+    def ask(self, server: str, note: Note) -> None:
+        self.natives.post(self.id, f"{server}/{SERVERS}", note)
+
+    def tell_members(self, agents: list[str], note: Note) -> None:
+        there = self.tx.topology.servers
+        self._send(tuple(each for each in agents if each in self.home.members and self._where(each) in there), note)
+
+    def here(self, note: Here, message: Message) -> None:
+        self.lookout.answers(home_of(message.source))
+
+    def alarm(self) -> None:
+        self.lookout.alarm(self._keeps)
+
+    def _keeps(self, agent: str) -> bool:
+        home = self.home
+        joins = home.change is not None and agent in home.change.joined
+        return joins or agent in home.members or any(agent == wish for _, wish, _ in home.wishes)
+
     def _changed(self) -> None:
+        self.lookout.go_on(self._keeps)
         self.change()
         self.tx.urgency = COMMIT
         if self.ends and not (self.home.members or self.home.change):
@@ -160,6 +195,7 @@ class Group(Native):
 
     def check(self) -> None:
         self.home.check()
+        self.lookout.check()
 
 
 Group.handlers = {
@@ -169,6 +205,7 @@ Group.handlers = {
     Restored.wire: Group.restored,
     Place.wire: Group.places,
     Ack.wire: Group._stable,
+    Here.wire: Group.here,
 }
 
 

@@ -11,7 +11,20 @@ from collections.abc import Callable, Iterable
 from mombroker.broker.groups.copies import COPIES, Copies
 from mombroker.broker.groups.group import SERVERS
 from mombroker.broker.groups.membership import MEMBERS, Membership, item_of
-from mombroker.broker.groups.notes import Ack, Ended, Flush, Leave, Placed, Prepare, Returned, Stable, Told, Viewed
+from mombroker.broker.groups.notes import (
+    Ack,
+    Ended,
+    Flush,
+    Here,
+    Leave,
+    Placed,
+    Prepare,
+    Probe,
+    Returned,
+    Stable,
+    Told,
+    Viewed,
+)
 from mombroker.broker.groups.outbox import OUTBOX, Outboxes
 from mombroker.broker.groups.states import States
 from mombroker.broker.native import Native
@@ -71,7 +84,8 @@ class Members(Native):
         types.entering[Told.wire] = self._cast_comes
         types.entering[Viewed.wire] = self._view_comes
         for kind, obey in (
-            (Prepare, self._prepares), (Placed, self._placed), (Stable, self._stable), (Ended, self._ended),
+            (Prepare, self._prepares), (Placed, self._placed), (Probe, self._probed),
+            (Stable, self._stable), (Ended, self._ended),
         ):  # fmt: skip
             types.obey(kind.wire, note_of, obey, at_once=False)
 
@@ -220,7 +234,9 @@ class Members(Native):
             if mine.asked:
                 self.new(group, mine.home, agent)
             if mine.again:  # it has left, and joins after a while
-                self.add(Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True))
+                new = Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True)
+                new.wish = mine.wish
+                self.add(new)
                 self.states.later(mine)
         else:
             self.states.viewed(mine, view)
@@ -344,6 +360,9 @@ class Members(Native):
             mine.prepared = None
             self.change_of(mine)
         self.natives.post(self.id, home, Flush(number, attempt, casts))
+
+    def _probed(self, message: Message) -> None:
+        self.natives.post(self.id, message.source, Here())
 
     def _placed(self, message: Message) -> None:
         note: Placed = note_of(message)

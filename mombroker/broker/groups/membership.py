@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
@@ -33,6 +33,7 @@ class Membership:
     again     it has given that up, and joins once more when it has left; `tries`: how often
     gone      the agent was deleted
     asked     it has asked to join since it is inside, and not to leave since then
+    wish      what it has said when it asked to join: see Join
     prepared  a view that is to be flushed for, and is not yet: number, attempt, who is out
     """
 
@@ -46,6 +47,7 @@ class Membership:
     prepared: list[Any] | None = None
     tries: int = 0
     asked: bool = False
+    wish: list[Any] = field(default_factory=lambda: [True])
 
     @property
     def agent(self) -> str:
@@ -57,7 +59,7 @@ class Membership:
 
     def row(self, id: str) -> ItemRow:
         waits = [self.lacks, self.again, self.gone, self.prepared, self.tries]
-        head: bytes = pack([self.group, self.home, *waits, self.member.values(), self.asked])
+        head: bytes = pack([self.group, self.home, *waits, self.member.values(), self.asked, self.wish])
         return ItemRow(self.place, id, MEMBERS, 0, head, b"")
 
     @classmethod
@@ -65,7 +67,7 @@ class Membership:
         group, home, lacks, again, gone, prepared, tries, values, *asked = msgpack.unpackb(row.head)
         member = Member(values[0])
         member.load(values)
-        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries, *asked[:1])
+        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries, *asked[:2])
 
 
 def item_of(message: Message, row: int) -> Cast | View:

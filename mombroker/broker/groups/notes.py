@@ -41,10 +41,13 @@ def _is_agent(text: str) -> bool:
 
 @dataclass(slots=True)
 class Join(Note):
-    """An agent, which is the source, wants to be a member. `needs`: it has a use for the state of others."""
+    """An agent, which is the source, wants to be a member. `needs`: it has a use for the state of others; `patience`:
+    for how long they wait for it when it is down, ns (0: for ever); `told`: it wants to know who is."""
 
     wire = "g.join"
     needs: bool = False
+    patience: Count = 0
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -96,6 +99,13 @@ class Restored(Note):
     wire = "g.restored"
 
 
+@dataclass(slots=True)
+class Here(Note):
+    """A server, which is the source, is up."""
+
+    wire = "g.here"
+
+
 # -- to the members' servers -------------------------------------------------------------------------------------------
 
 
@@ -110,6 +120,14 @@ class Prepare(GroupNote):
 
     def agents(self) -> list[str]:
         return self.out
+
+
+@dataclass(slots=True)
+class Probe(Note):
+    """The home of a group, which is the source, wants to know whether a server is up."""
+
+    wire = "g.probe"
+    group: str
 
 
 @dataclass(slots=True)
@@ -255,3 +273,22 @@ class Returned(Note):
     type: str
     packed: bytes
     reason: str
+
+
+@dataclass(slots=True)
+class MemberDown(GroupNote):
+    """Members of a group, which is the source, are down: their server does not answer."""
+
+    wire = "mom.MemberDown"
+    group: str
+    members: list[str]
+
+    def agents(self) -> list[str]:
+        return self.members
+
+
+@dataclass(slots=True)
+class MemberUp(MemberDown):
+    """They are up again."""
+
+    wire = "mom.MemberUp"

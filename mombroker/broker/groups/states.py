@@ -192,7 +192,7 @@ class States:
             if mine.again and not mine.inside:
                 mine.again = False
                 self.members.change_of(mine)
-                self.members.say(mine.agent, (mine.home,), Join(True))
+                self.members.say(mine.agent, (mine.home,), Join(*mine.wish))
 
     def step(self) -> bool:
         """At the end of a turn. True if there is more to do at once."""
