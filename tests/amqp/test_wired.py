@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mombroker.amqp import performatives
-from mombroker.amqp.codec import Symbol
+from mombroker.amqp.codec import Symbol, Timestamp
 from mombroker.amqp.inbound import Inbound
 from mombroker.amqp.messages import ANNOTATIONS, APPLICATION, DATA, HEADER, PROPERTIES, VALUE
 from mombroker.amqp.outbound import Outbound
@@ -255,3 +255,29 @@ def test_an_agent_is_asked_and_its_answer_is_a_text():
     assert json.loads(body) == {"what": "hat", "total": 1, "stamp": ""} and found[5] == "c-1"
     assert (found[3], found[6]) == ("tests.core.sample_agents.Counted", "application/json")
     assert annotations["x-opt-jms-msg-type"] == 5 and client.outcomes == [(0, 0, ACCEPTED)]
+
+
+@pytest.mark.parametrize("home", "ac")
+@pytest.mark.parametrize("waits", [False, True])
+def test_messages_of_a_run_come_as_they_were_sent_on_whatever_server(home, waits):
+    """From a session of one server through a queue of another one to a third, and after a restart."""
+    b = Broker(THREE)
+    reader = None if waits else Wired(b, "b").receiver("orders")
+    b.connect(home).send(Q, "first")  # whose home it is
+    sent = [
+        sections(
+            (HEADER, [True]),
+            (PROPERTIES, [f"ID:x-{at}", None, "orders", *[None] * 6, Timestamp(10**12 + at)]),
+            (DATA, b"x"),
+        )
+        for at in range(6)
+    ]
+    sender = Wired(b, "a").sender("orders").send(*sent)
+    assert sender.outcomes[-1][1] == 5
+    if reader is None:
+        b.reboot(home)
+        reader = Wired(b, "b").receiver("orders")
+    reader.pump()
+    assert [each.partition(b"\0Ss")[2] for each in reader.got if b"first" not in each] == [
+        each.partition(b"\0Ss")[2] for each in sent
+    ]
