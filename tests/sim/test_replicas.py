@@ -81,7 +81,7 @@ class LeasedForEver(ReplicatedNode):
 
 
 CONTROLS: dict[type[ReplicatedNode], tuple[int, ...]] = {
-    TellsAtOnce: (4, 7), AppliesFirst: (3,), SameId: (6,), WrongSnapshots: (14,),
+    TellsAtOnce: (4, 7), AppliesFirst: (7, 10), SameId: (6,), WrongSnapshots: (17, 19),
     IgnoresLeases: (6,), LeasedForEver: (24, 26),
 }  # fmt: skip
 

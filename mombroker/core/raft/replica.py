@@ -66,6 +66,7 @@ class Replica:
         self._hurried, self._given_up = False, 0  # whether the target was told, and when it has failed
         self._led = self._beat = now  # since when, and when the last heartbeat was
         self._votes: dict[str, bool] = {}
+        self._gave_way = False  # to another one that wants to lead, since we last did
         self._ready = Ready()
         self._flying: Ready | None = None
         self._incoming: Incoming | None = None
@@ -170,6 +171,16 @@ class Replica:
         election = self.times.election
         self._patience = now + election + int(election * self.chance) + 2 * election * self._witnesses()
 
+    def _again(self, now: int) -> None:
+        """We were not elected, and nobody leads: the next try is sooner, and not that of all others, too."""
+        soon = now + self.times.heartbeat + int(self.times.election * self.chance / 2)
+        self._patience = soon + 2 * self.times.election * self._witnesses()
+
+    def _give_way(self, now: int) -> None:
+        """Another one would be elected, as far as we know: let it be, but not for ever."""
+        if not self._gave_way:
+            self._gave_way, self._patience = True, max(self._patience, now + self.times.election // 2)
+
     def _witnesses(self) -> bool:
         return self.id in self.members.witnesses
 
@@ -205,7 +216,8 @@ class Replica:
     def _try(self, now: int) -> None:
         """Ask first whether we would be elected: who would not leaves terms alone."""
         self.role, self.leader, self._votes = TRIAL, "", {self.id: True}
-        self._wait(now)
+        self._gave_way = False
+        self._again(now)
         self._ask(self.term + 1, trial=True)
         if self._elected():
             self._stand(now)
@@ -237,7 +249,9 @@ class Replica:
             self._follow(asked.term, "", now)
         free = asked.term > self.term if asked.trial else asked.term == self.term and self.vote in ("", frm)
         granted = free and (asked.last_term, asked.last) >= (self.log.term(self.log.last), self.log.last)
-        if granted and not asked.trial:
+        if granted and asked.trial:
+            self._give_way(now)
+        elif granted:
             self.vote = frm
             self._wait(now)
         self._say(frm, Vote(asked.term if granted else self.term, granted, asked.trial))
@@ -250,6 +264,8 @@ class Replica:
                 self._votes[frm] = True
                 if self._elected():
                     self._stand(now) if vote.trial else self._lead(now)
+        elif self.role == CANDIDATE and not vote.trial and vote.term == self.term:
+            self._again(now)  # it votes for another one, which may not be elected either
 
     def _lead(self, now: int) -> None:
         self.role, self.leader, self._led = LEADER, self.id, now
