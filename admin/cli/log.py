@@ -82,7 +82,8 @@ def diagram(message: str, file: Path, target: Path) -> None:
 
     MSGID is as in the column `message` of `mom log tail`: the server of the send, #, and a number. Times are those of
     the servers' clocks; at most 50 events are drawn. Of packets with the same ends and times, as those of one commit,
-    one stands for all: its name says "and 7 more", and hovering tells which. Servers whose stores are not on this
+    one stands for all: its name says "and 7 more", and hovering tells which. Where a member of a group comes into a
+    view, a line says so. Servers whose stores are not on this
     machine are named, and what only they know is left out. So is, under vector, what came only to be counted, unless
     something waited for it.
 

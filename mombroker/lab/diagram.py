@@ -1,5 +1,6 @@
 """Space-time diagrams as SVG: processes as lines, messages as arrows, what waits as bars, deliveries as dots."""
 
+import json
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -216,7 +217,7 @@ def logged(logs: Mapping[str, Iterable[Record]], topology: Topology, cut: Collec
             noted.take(server, record)
     arrows = noted.arrows()
     senders = (arrow.frm for arrow in arrows)  # some have no log, and some are no longer in the topology
-    return Story([*dict.fromkeys([*logs, *topology.servers, *senders])], arrows, parents=noted.parents)
+    return Story([*dict.fromkeys([*logs, *topology.servers, *senders])], arrows, [*noted.views.values()], noted.parents)
 
 
 class _Noted:
@@ -231,6 +232,7 @@ class _Noted:
         self.missing: dict[tuple[str, str], list[tuple[str, int]]] = {}  # of whom it waited for what when it came
         self.first: dict[tuple[str, str], int] = {}  # when it came, of what waited
         self.parents: dict[str, str] = {}
+        self.views: dict[tuple[str, str, int], Mark] = {}  # by server, group and number
         self.homes: set[tuple[str, str]] = set()  # it is for agents there
         self.rank: dict[tuple[str, str, str], int] = {}  # (message, from, to): its place among all that were stamped
         self.stamped: dict[tuple[str, str, str], list[str]] = {}  # in `_line`: what has the number 1, 2, ...
@@ -247,6 +249,8 @@ class _Noted:
                     self.stamped.setdefault(key, []).append(message)
         if kind == "parent":
             self.parents[message] = record.detail
+        elif kind == "view":
+            self._view(server, record)
         if kind in ("send", "forward"):
             self.homes.update((message, agent.partition("/")[0]) for agent in record.dests)
         if kind == "hold" and domain in self.topology.domains:
@@ -266,6 +270,11 @@ class _Noted:
             if kind != "relay":
                 known.delivered = known.delivered or record.delivered or record.done
             self.into.setdefault((message, server), domain)
+
+    def _view(self, server: str, record: Record) -> None:
+        view = json.loads(record.detail)
+        text = f"{view['group']} view {view['number']}: {' '.join(view['members']) or 'nobody'}"
+        self.views.setdefault((server, view["group"], view["number"]), Mark(server, record.done, text, line=True))
 
     def _line(self, server: str, domain: str, to: str) -> tuple[str, str, str]:
         """Among which packets of a server that to a neighbour has its number: those of the link, or all."""

@@ -10,6 +10,8 @@ from mombroker import store
 from mombroker.admin.cli.log import every
 from mombroker.admin.cli.main import cli
 from mombroker.admin.cli.reference import ROOT
+from mombroker.agents import Agent, notification, reacts
+from mombroker.agents.testing import Bus as AgentBus
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 from mombroker.core.trace import Record
@@ -75,7 +77,7 @@ def test_hovering_over_a_packet_tells_its_stamp(backend):
     root = ElementTree.fromstring(diagram.svg(diagram.played(backend, 4, 6, 0.5, 1), "title"))
     titles = [each.text for each in root.iter(f"{SVG}title")]
     assert titles and all(
-        re.search(r", stamp of \d+ bytes, \d+ integers, [0-9a-f]{2}( [0-9a-f]{2})*", each) for each in titles
+        re.search(r", stamp of \d+ bytes?, \d+ integers?, [0-9a-f]{2}( [0-9a-f]{2})*", each) for each in titles
     )
 
 
@@ -585,3 +587,35 @@ def test_the_documents_show_what_is_drawn_today(backend, tmp_path):
     assert CliRunner().invoke(cli, [*map(str, words)]).exit_code == 0
     shown = ROOT / "docs" / "spacetime" / f"{backend}.svg"
     assert shown.read_text() == (tmp_path / "new.svg").read_text(), f"draw it by mom {' '.join(map(str, words[:-2]))}"
+
+
+@notification
+class Sit:
+    cast: bool
+
+
+class Sitter(Agent):
+    """A member of a group, which casts when it is told to."""
+
+    @reacts
+    def go(self, note: Sit) -> None:
+        if note.cast:
+            self.group("table").cast(Sit(False))
+        elif self.sender.endswith("_admin"):
+            self.join("table")
+
+
+def test_views_of_groups_are_lines_from_the_log():
+    bus = AgentBus({"a/x": Sitter, "b/y": Sitter})
+    for agent in ("a/x", "b/y"):
+        bus.send(agent, Sit(False), server=agent[0])
+        bus.settle()
+    bus.send("a/x", Sit(True), server="a")
+    bus.settle()
+    nodes = bus._cluster.nodes
+    story = diagram.logged({name: node.trace for name, node in nodes.items()}, bus._cluster.topology)
+    assert [(mark.process, mark.text) for mark in sorted(story.marks, key=lambda mark: (mark.text, mark.process))] == [
+        ("a", "table view 1: a/x"), ("a", "table view 2: a/x b/y"), ("b", "table view 2: a/x b/y")
+    ]  # fmt: skip
+    cast = next(arrow.message for arrow in reversed(story.arrows) if arrow.frm == "a")
+    assert diagram.svg(story, "views", cast).count("table view 2: a/x b/y") >= 2

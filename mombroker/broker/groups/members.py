@@ -6,6 +6,7 @@ in the order of the protocol, whatever else waits in its inbox.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 
 from mombroker.broker.groups.copies import COPIES, Copies
@@ -226,7 +227,12 @@ class Members(Native):
 
     def _begins(self, mine: Membership, view: View) -> None:
         """A view has come into a member's inbox."""
-        agent, group = mine.agent, mine.group
+        agent, group, message = mine.agent, mine.group, view.of.message
+        shown = {"group": group, "number": view.number, "members": view.members}
+        self.tx.record(
+            "view", origin=message.origin, number=message.number, agent=agent, sent=message.sent, done=self.tx.now,
+            detail=json.dumps(shown),
+        )  # fmt: skip
         if agent not in view.members:
             self._returns(mine, view)
             self.states.out(mine, view.number)
