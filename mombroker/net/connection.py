@@ -224,6 +224,12 @@ class Connection(protocol.Protocol):
             self.written += len(data)
             self.transport.write(data)
 
+    def flush(self) -> None:
+        """What was written leaves now, as far as the socket takes it, and not once all else that is at hand is done;
+        behind TLS it waits for that."""
+        if self.tls is None and not self.closing:
+            self.transport.doWrite()
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

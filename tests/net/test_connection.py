@@ -1,5 +1,8 @@
+import socket
+from types import SimpleNamespace
+
 import pytest
-from twisted.internet import task
+from twisted.internet import task, tcp
 
 from mombroker.core.errors import PeerError
 from mombroker.net import wire
@@ -180,3 +183,24 @@ def test_a_silent_peer_is_closed_and_any_byte_is_a_sign_of_life(made):
     assert calls == []
     conn.tick()
     assert calls == [("failed", "no sign of life for 15 s"), "closed"]
+
+
+def test_what_is_flushed_is_on_its_way_before_the_reactor_turns_again(made):
+    conn, _, _, _ = made
+    ours, theirs = socket.socketpair()
+    turns = []
+    reactor = SimpleNamespace(addWriter=turns.append, removeWriter=turns.remove)
+    with ours, theirs:
+        for each in (ours, theirs):
+            each.setblocking(False)
+        conn.transport = tcp.Connection(ours, conn, reactor)
+        conn.transport.connected = True
+        conn.send([], [wire.encode("entries")])
+        with pytest.raises(BlockingIOError):
+            theirs.recv(100)
+        assert turns, "Twisted would write in its next turn"
+        conn.flush()
+        assert theirs.recv(100) == wire.encode("entries") and not turns
+        conn.closing = True
+        conn.transport = None
+        conn.flush()

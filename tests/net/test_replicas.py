@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from mombroker.core.raft.messages import (
 from mombroker.core.raft.replica import NotNow
 from mombroker.net import wire
 from mombroker.net.replicas.membership import Membership
+from mombroker.net.replicas.ways import QUEUED, Ways
 from mombroker.net.replicas.wire import Told, envelope_of, frame_of, told_of, version
 
 ABC = Members(("a", "b"), ("c",), ("b",))
@@ -180,3 +182,15 @@ def test_a_change_that_its_leader_has_left_goes_on_under_the_next_one():
         group.open = False
         if group.members != Members(("a-1", "b-1", "c-2")):
             assert carried_out(group, "c", "c", {"c": "c-2"})[-1] == Members(("a-1", "b-1", "c-2"))
+
+
+def test_what_is_said_to_a_replica_leaves_before_our_own_disk_is_written():
+    done = []
+    conn = SimpleNamespace(queued=0, send=lambda urgent, data: done.append(data), flush=lambda: done.append("flush"))
+    ways = SimpleNamespace(ways={"b": SimpleNamespace(up=True, conn=conn)}, names={"b-1": "b"})
+    envelope = Envelope("a-1", "b-1", TimeoutNow(3))
+    Ways.send(ways, envelope)
+    assert done == [[wire.encode(frame_of(envelope))], "flush"]
+    conn.queued = QUEUED
+    Ways.send(ways, envelope)
+    assert len(done) == 2, "who does not read is as if cut off"
