@@ -10,6 +10,7 @@ from mombroker.amqp.performatives import RECEIVER, SENDER, SOURCE, TARGET, Outco
 from mombroker.broker.commands import Disposition, Receipt, Receipts, Send, SendRun, Subscribe
 from tests.amqp.peer import Peer, attach, begin, flow, message, open_, settle, terminus, transfer
 from tests.amqp.test_connection import delivery
+from tests.mutants import COUNT, SEED
 
 MAX_KEPT = 1 << 20  # bytes
 
@@ -99,7 +100,7 @@ def run(frames, seed):
 
 
 def test_changed_frames_end_a_connection_in_words_or_change_nothing():
-    run(10_000, 1)
+    run(10 * COUNT, 1 + SEED)
 
 
 @pytest.mark.long
