@@ -73,7 +73,8 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class Given:
-    """A delivery. `passed_on`: messages to queues that its connection sent before it settled this one."""
+    """A delivery. `passed_on`: messages to queues that its connection sent before it settled this one. `void`: an
+    operator has given it out again meanwhile."""
 
     stream: Stream
     sent: Sent
@@ -81,6 +82,7 @@ class Given:
     ack: str
     connection: int = 0
     passed_on: list[Sent] = field(default_factory=list)
+    void: bool = False
 
 
 class Model:
@@ -117,7 +119,14 @@ class Model:
             self.settled(given)
 
     def settled(self, given: Given) -> None:
-        given.stream.settled[given.sent.id] = given
+        if not given.void:
+            given.stream.settled[given.sent.id] = given
+
+    def released(self, stream: Stream) -> None:
+        """An operator gives out again what consumers have: that they settle it counts no more."""
+        for (each, id), given in self.last.items():
+            if each is stream and id not in stream.settled:
+                given.void = True
 
     def saw(self, given: Given) -> None:
         stream, sent, count = given.stream, given.sent, given.count

@@ -53,6 +53,9 @@ class Moving(Clients):
 
     def _move(self, release: bool) -> None:
         destination, to = self.rng.choice(self.movable), self.rng.choice(self.servers)
+        for stream, (id, durable) in self.lasting.items() if release else ():
+            if destination in stream.destinations or (durable and destination == subscription_name(id, durable)):
+                self.model.released(stream)
         for name in self.servers:  # its home alone does it
             args = {"destination": destination, "to": to, "release": release}
             self.cluster.ask(name, "move_destination", args)
