@@ -127,7 +127,7 @@ class Reaction:
         self.delivered: Any = None
         self.first = False
         self.ops: list[tuple[str, Any]] = []
-        self.given: list[tuple[str, int, list[str], bytes, list[str]]] = []
+        self.given: tuple[tuple[str, int, list[str], bytes, list[str]], ...] = ()
 
     def send(self, to: tuple[str, ...], type: str, payload: bytes, ttl: int = 0, flags: int = 0) -> None:
         """Send to agents given by id or name; `ttl` in ns. Raises UnknownName, MomError.
@@ -238,7 +238,7 @@ class Reaction:
 
     def give(self, group: str, number: int, to: list[str], state: bytes, tables: list[str]) -> None:
         """Give members of a view a state, and what is in these tables of ours now."""
-        self.given.append((group, number, to, state, tables))
+        self.given = *self.given, (group, number, to, state, tables)
 
     def restored(self, group: str, number: int) -> None:
         """The state that it was to begin with, in this view, is its own now."""

@@ -321,6 +321,11 @@ def test_growth_runs_each_curve_at_each_size(tmp_path):
     assert [row["times"] for row in rows[::2]] == [1.0] * 4
 
 
+def test_group_measures_who_stops_while_a_table_is_given(tmp_path):
+    rows = rows_of("group", "--rows", 600, "--rate", 50, "--before", 0.2, "--folder", tmp_path)
+    assert len(rows) == 5 and all(row["worst_ms"] > 0 and row["rows"] == 600 for row in rows)
+
+
 def test_order_measures_both_topics(tmp_path):
     rows = rows_of("order", "--messages", 300, "--rounds", 1, "--window", 50, "--folder", tmp_path)
     assert [row["order"] for row in rows] == ["causal", "total"] and rows[0]["of_plain"] == 1
