@@ -221,10 +221,11 @@ def message_id() -> str:
 
 
 class NamingProducer(Producer):
-    """Each message has an id of its own."""
+    """Each message has an id of its own, without colons: STOMP takes none in it."""
 
     def __init__(self, at: Broker, head: str, size: int, persistent: bool, window: int):
-        super().__init__(at, [f"{head}\nJMSMessageID:{message_id()}"], size, persistent, min(window, FRAMES // 2))
+        named = message_id().replace(":", "-")
+        super().__init__(at, [f"{head}\nJMSMessageID:{named}"], size, persistent, min(window, FRAMES // 2))
         self.named = bytearray(self.frames)
         self.id_at, self.number = self.named.index(b"0" * DIGITS + b"\n"), 0
 
