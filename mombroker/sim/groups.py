@@ -265,6 +265,7 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
     """All members of a view have the same casts in it, but for what its sender has got back; nobody else has any; and
     all know the same members, in the same order of views."""
     back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
+    unknown = {entry[1] for log in logs.values() for entry in log if entry[0] == "n" and entry[3]}
     numbers = {entry[4]: entry[2] for log in logs.values() for entry in log if entry[0] == "v"}
     for group in NAMES:
         views: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
@@ -282,7 +283,9 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
                 continue
             members = list(everyone.pop())
             sets = {
-                id: frozenset(uid for uid in got if uid not in back or uid.partition("#")[0] != id)
+                id: frozenset(
+                    uid for uid in got if uid not in unknown and (uid not in back or uid.partition("#")[0] != id)
+                )
                 for id, (_, got) in those.items() if id in members and not _lost_home(logs[id], group, view)
             }  # fmt: skip
             if len({*sets.values()}) > 1:
