@@ -33,6 +33,11 @@ def test_the_domains_change_under_replicated_servers():
     assert counts["relayouts"] > 3 and counts["takeovers"] > counts["replicated"]
 
 
+def test_a_newcomer_votes_only_once_it_has_rows():
+    """Else the loss of the last one that has them, beside a witness, is the loss of the server."""
+    assert not run(40158, replicated=ReplicatedNode).wrong
+
+
 @pytest.mark.parametrize("seed", [27, 29])
 def test_a_second_machine_is_lost_only_when_the_first_has_its_place_for_good(seed):
     assert not run(seed, program="everything", replicated=ReplicatedNode).wrong

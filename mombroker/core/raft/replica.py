@@ -111,7 +111,8 @@ class Replica:
         if not new - set(members.witnesses):
             raise NotNow("at least one voter with rows stays")
         for id in new - old:
-            if (behind := self.log.last - self._match(id)) > CLOSE:
+            behind, joined = self.log.last - self._match(id), id in self.members.learners
+            if behind > CLOSE or (joined and self._match(id) < self.log.changes[-1][0]):
                 raise NotNow(f"{id} is {many(behind, 'entry', 'entries')} behind: let it catch up first")
         index = self._append(MEMBERS, members.pack())
         self._meet()
