@@ -81,13 +81,14 @@ def transfer(file: Path, server: str | None, to: str | None) -> None:
     topology = options.load(file)
     at = _replicated(topology, server)
     before = options.ask(topology, at, "replicas")
-    to = options.ask(topology, at, "transfer_lead", to=to or "")["to"]
+    options.ask(topology, at, "transfer_lead", to=to or "")
+    able = [to] if to else [place.name for place in at.replicas if place.name != before["leader"] and not place.witness]
     deadline = time.monotonic() + PATIENCE_S
-    while not _serves(topology, at, to, before["term"]):
+    while not (leads := [name for name in able if _serves(topology, at, name, before["term"])]):
         if time.monotonic() > deadline:
-            raise MomError(f"{to} does not lead {at.name} yet: see `mom replica status`")
+            raise MomError(f"{to or 'another one'} does not lead {at.name} yet: see `mom replica status`")
         time.sleep(POLL_S)
-    click.echo(f"{to} leads {at.name}")
+    click.echo(f"{leads[0]} leads {at.name}")
 
 
 @replica.command()

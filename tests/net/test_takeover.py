@@ -121,6 +121,16 @@ def test_a_leader_that_has_not_let_clients_in_hands_nothing_over(trio):
     assert follow(trio, second) != second
 
 
+def test_it_is_whoever_has_come_furthest_when_the_server_has_ended(trio, monkeypatch):
+    first = trio.leader()
+    at = trio.node(first)
+    early, late = sorted(at.handover.able().values())
+    bests = iter([early, late])
+    monkeypatch.setattr(at.handover, "best", lambda: next(bests))
+    assert at.ways.names[early] == at.transfer("")
+    assert follow(trio, first)[2:] == at.ways.names[late]
+
+
 def test_who_was_to_lead_and_cannot_any_more_is_no_end(trio):
     """The server has ended here by then, so somebody has to."""
     first = trio.leader()

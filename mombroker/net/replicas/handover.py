@@ -51,8 +51,8 @@ class Handover:
         return id
 
     def begin(self, id: str) -> None:
-        """The server has ended here. Who was to lead may be unable to by now: then it is another one, or whoever is
-        elected."""
+        """The server has ended here. Who was to lead (empty: whoever has come furthest) may be unable to by now: then
+        it is another one, or whoever is elected."""
         consensus = self.node.consensus
         if not consensus.replica.leads:
             return

@@ -174,13 +174,14 @@ class ReplicatedNode:
         self.log("stopped")
 
     def transfer(self, to: str) -> str:
-        """Let another one lead, when what is under way is durable; its name. Raises MomError."""
+        """Let another one lead, when what is under way is durable; its name, which is the one that has come furthest by
+        now unless it was given: by then it may be another one. Raises MomError."""
         id = self.handover.chosen(to)
         node = self.node
         assert node is not None, "no server runs here"
         if not node.serves:
             raise MomError(f"{self.at.replica} has just begun to lead: ask again in a second")
-        self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id)))
+        self.shared.reactor.callLater(0, lambda: defer.ensureDeferred(self._leave(node, id if to else "")))
         return self.ways.names[id]
 
     def change(self, old: str, new: str) -> tuple[str, str]:
