@@ -9,7 +9,7 @@ from typing import Any
 
 from mombroker import __version__
 from mombroker.amqp import performatives, reading
-from mombroker.amqp.codec import FORCED, FRAMING, INVALID, NOT_ALLOWED, AmqpError, Symbol
+from mombroker.amqp.codec import FORCED, FRAMING, INVALID, NOT_ALLOWED, NULL, AmqpError, Symbol
 from mombroker.amqp.frames import AMQP_FRAME, EMPTY, MAX_FRAME, PLAIN, SASL, SASL_FRAME, Parser, frame
 from mombroker.amqp.performatives import Attach, Begin, Close, Detach, Disposition, End, Flow, Init, Open
 from mombroker.amqp.session import Session
@@ -81,6 +81,7 @@ class Connection:
         self.written = 0
         self.sessions: dict[int, Session] = {}  # by the client's channel, which is ours, too
         self.parts: dict[int, Session] = {}
+        self._ended: set[int] = set()  # channels whose session we have ended, and the client has not yet
         self.most_out = MIN_FRAME
         self.unfinished_deliveries = 0
         self.temporaries: set[str] = set()  # destinations of ours that are there
@@ -100,7 +101,9 @@ class Connection:
     @property
     def links(self) -> int:
         """How many there are."""
-        return sum(len(each.inbound.links) + len(each.outbound.links) for each in self.sessions.values())
+        return sum(
+            len(each.inbound.links) + len(each.outbound.links) + len(each.detached) for each in self.sessions.values()
+        )
 
     @property
     def full(self) -> bool:
@@ -344,30 +347,43 @@ class Connection:
         elif kind is Close:
             self._leave()
         elif session is None:
-            raise AmqpError(f"channel {found.channel} has no session", NOT_ALLOWED)
-        elif kind is performatives.Transfer:
-            session.transfer(said, found.body[at:], self._parser)
+            self._unmapped(found.channel, kind)
         elif kind is End:
             self._end_session(session)
-        elif kind is Disposition:
-            session.disposition(said, self._parser.accepted(found))
-        elif kind in _OF_SESSION:
-            _OF_SESSION[kind](session, said)
+        elif kind is performatives.Transfer or kind is Disposition or kind in _OF_SESSION:
+            try:
+                if kind is performatives.Transfer:
+                    session.transfer(said, found.body[at:], self._parser)
+                elif kind is Disposition:
+                    session.disposition(said, self._parser.accepted(found))
+                else:
+                    _OF_SESSION[kind](session, said)
+            except AmqpError as error:  # its session has broken the rules, and no other has to bear it
+                self.note(str(error))
+                self._ended.add(found.channel)
+                self._end_session(session, performatives.error(error.condition, str(error)))
         else:
             raise AmqpError(f"{kind.__name__.lower()} has no place here", NOT_ALLOWED)
         return True
 
+    def _unmapped(self, channel: int, kind: type[Any]) -> None:
+        """No session has the channel. What a client said before it heard that we ended its session, is passed over."""
+        if channel not in self._ended:
+            raise AmqpError(f"channel {channel} has no session", NOT_ALLOWED)
+        if kind is End:
+            self._ended.remove(channel)
+
     def _begin(self, channel: int, said: Begin, session: Session | None) -> None:
-        if session is not None:
+        if session is not None or channel in self._ended:
             raise AmqpError(f"channel {channel} has a session already", NOT_ALLOWED)
-        if len(self.sessions) >= MAX_SESSIONS:
+        if len(self.sessions) + len(self._ended) >= MAX_SESSIONS:
             raise AmqpError(f"{MAX_SESSIONS} sessions in one connection: no more are taken", NOT_ALLOWED)
         self._parted += 1
         self.sessions[channel] = self.parts[self._parted] = Session(self, self._parted, channel, said)
 
-    def _end_session(self, session: Session) -> None:
+    def _end_session(self, session: Session, error: bytes = NULL) -> None:
         del self.sessions[session.channel]
-        session.end(lambda: self.put(frame(performatives.end(), session.channel)))
+        session.end(lambda: self.put(frame(performatives.end(error), session.channel)))
 
     def _leave(self) -> None:
         """Close once all that came before is done."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Protocol
 
-from mombroker.amqp import addresses, messages, performatives
+from mombroker.amqp import addresses, codec, messages, performatives
 from mombroker.amqp.alike import Model
 from mombroker.amqp.codec import NOT_FOUND, PRECONDITION, AmqpError
 from mombroker.amqp.frames import Parser, frame
 from mombroker.amqp.links import Incoming, too_large
-from mombroker.amqp.performatives import ACCEPTED, RECEIVER, Outcome, Transactional, Transfer
+from mombroker.amqp.performatives import ACCEPTED, RECEIVER, SPACE, Outcome, Transactional, Transfer
 from mombroker.broker.commands import Command, Send, SendRun
 from mombroker.broker.shapes import getter
 from mombroker.core.errors import MomError
@@ -44,6 +44,7 @@ class Session(Protocol):
 
     def link_flow(self, handle: int, count: int, credit: int, drain: bool = False) -> bytes: ...
     def is_there(self, destination: str) -> str: ...
+    def give_up(self, link: Incoming, error: AmqpError) -> None: ...
 
 
 class Coordinator(Protocol):
@@ -64,6 +65,7 @@ class Inbound:
         self.owner, self.session, self.channel = owner, session, channel
         self.links: dict[int, Incoming] = {}  # by the client's handle, which is ours, too
         self.unanswered: dict[int, Incoming] = {}  # delivery-id -> link
+        self.last: int | None = None  # delivery-id
         self._touched: dict[Incoming, None] = {}
 
     def forget(self, link: Incoming) -> None:
@@ -76,18 +78,31 @@ class Inbound:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Raises AmqpError."""
-        link = self.links.get(transfer.handle)
+    def transfer(self, transfer: Transfer, payload: bytes) -> bool:
+        """False: no link has its handle. Raises AmqpError."""
+        link, id = self.links.get(transfer.handle), transfer.delivery_id
         if link is None:
-            raise AmqpError(f"no link has the handle {transfer.handle}", "amqp:session:unattached-handle")
+            return False
         if link.first is None:
+            if id is None:
+                raise AmqpError("a delivery without a delivery-id", codec.INVALID)
+            if self.last is not None and not 0 < (id - self.last) % SPACE < SPACE // 2:
+                raise AmqpError(f"delivery-id {id}, behind {self.last}: each is one more than the last", codec.INVALID)
+            self.last = id
+            if link.credit <= 0:
+                error = AmqpError(f"link {link.name[:80]!r} has no credit", "amqp:link:transfer-limit-exceeded")
+                self.session.give_up(link, error)
+                return True
             link.begin(transfer)
             if not transfer.more and not transfer.aborted:
                 link.first = None
                 self._take(link, transfer, payload)
-                return
+                return True
+        elif id is not None and id != link.first.delivery_id:
+            was = link.first.delivery_id
+            raise AmqpError(f"delivery-id {id} in the midst of delivery {was} of its link", codec.INVALID)
         self._piece(link, transfer, payload)
+        return True
 
     def _piece(self, link: Incoming, transfer: Transfer, payload: bytes) -> None:
         """A part of a delivery that comes in several. One that is too large is refused while it still arrives."""
@@ -183,7 +198,7 @@ class Inbound:
         link.count = (link.count + count) % performatives.SPACE
         link.unanswered += count
         self.unanswered.update(dict.fromkeys(ids, link))
-        link.last = -1
+        self.last, link.last = ids[-1], -1
         receipts = [first.receipt or "", *map(str, ids)]
         heads = [(first.message, first.form), *heads] if heads else heads
         asked[-1] = SendRun(first, [first.body, *bodies], receipts, heads=heads)

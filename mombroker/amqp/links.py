@@ -49,11 +49,7 @@ class Incoming:
         self.coordinator = False
 
     def begin(self, transfer: Transfer) -> None:
-        """A delivery begins. Raises AmqpError."""
-        if transfer.delivery_id is None:
-            raise AmqpError("a delivery without a delivery-id", codec.INVALID)
-        if self.credit <= 0:
-            raise AmqpError(f"link {self.name[:80]!r} has no credit", "amqp:link:transfer-limit-exceeded")
+        """A delivery begins, and has credit."""
         self.credit -= 1
         self.count = (self.count + 1) % SPACE
         self.first, self.size, self.dead = transfer, 0, False
@@ -105,8 +101,8 @@ class Outgoing:
 
     def flow(self, count: int, credit: int) -> None:
         """What the client takes, and what it had been given when it said so."""
-        left = (count + credit - self.count) % SPACE
-        self.credit = left if left < SPACE // 2 else 0
+        since = (self.count - count) % SPACE  # given to it in the meantime
+        self.credit = max(0, credit - since) if since < SPACE // 2 else credit
 
     def lacks(self) -> int:
         """How much more credit the broker should have."""

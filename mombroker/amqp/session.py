@@ -86,6 +86,7 @@ class Session:
         self.outbound = Outbound(owner, part, channel, begin.incoming_window, self._do)
         self.coordinator = Coordinator(self.inbound, self.outbound, self._do, self._ask)
         self.inbound.coordinator = self.coordinator
+        self.detached: set[int] = set()  # handles that we have detached, and the client has not yet
         self._window, self._next_in = WINDOW, begin.next_outgoing
         self._awaited: dict[str, Then] = {}
         self._asked = 0
@@ -112,8 +113,10 @@ class Session:
 
     def attach(self, asked: Attach) -> None:
         receivers, senders = self.outbound.links, self.inbound.links
-        if asked.handle in senders or asked.handle in receivers:
+        if asked.handle in senders or asked.handle in receivers or asked.handle in self.detached:
             raise AmqpError(f"handle {asked.handle} is in use", "amqp:session:handle-in-use")
+        if self.owner.links >= 2 * MAX_LINKS:
+            raise AmqpError(f"{MAX_LINKS} links that were refused: detach them", codec.LIMIT)
         try:
             if self.owner.links >= MAX_LINKS:
                 raise AmqpError(f"{MAX_LINKS} links in one connection: no more are taken", codec.LIMIT)
@@ -127,7 +130,23 @@ class Session:
     def _refuse(self, asked: Attach, error: MomError) -> None:
         """Not the session, this link alone: attached without a terminus, and detached."""
         self._attached(asked, NULL, NULL)
-        self._say(performatives.detach(asked.handle, True, _error(error)))
+        self._detach(asked.handle, error)
+
+    def _detach(self, handle: int, error: MomError) -> None:
+        """A link that we end: what its client has said before it hears of that is passed over."""
+        self.detached.add(handle)
+        self._say(performatives.detach(handle, True, _error(error)))
+
+    def give_up(self, link: Incoming, error: AmqpError) -> None:
+        """Its client has broken the rules of links."""
+        self.inbound.forget(link)
+        self.commands += filter(None, [self._unmade(link.made)])
+        self._detach(link.handle, error)
+
+    def _unattached(self, handle: int) -> None:
+        """Raises AmqpError but for a handle that we have detached."""
+        if handle not in self.detached:
+            raise AmqpError(f"no link has the handle {handle}", "amqp:session:unattached-handle")
 
     def _attached(self, asked: Attach, source: bytes, target: bytes, offered: list[str] | None = None) -> None:
         most = self.owner.max_message if asked.role == SENDER else 0
@@ -227,13 +246,16 @@ class Session:
         self._ask(command, then)
 
     def detach(self, asked: Detach) -> None:
-        """What we have detached already is answered by that."""
+        """What we have detached already is answered by that. Raises AmqpError."""
         outgoing, incoming = self.outbound.links.get(asked.handle), self.inbound.links.get(asked.handle)
         if outgoing is not None:
             self._detach_outgoing(outgoing, asked)
         elif incoming is not None:
             self.inbound.forget(incoming)
             self._ask(self._unmade(incoming.made) or Sync(), lambda refused: self._detached(asked, refused))
+        else:
+            self._unattached(asked.handle)
+            self.detached.discard(asked.handle)
 
     def _unmade(self, destination: str) -> Unsubscribe | None:
         """What ends a temporary destination with its link."""
@@ -261,7 +283,8 @@ class Session:
 
     def transfer(self, transfer: Transfer, payload: bytes, parser: Parser) -> None:
         """With those that follow it in the parser, and are alike. Raises AmqpError."""
-        self.inbound.transfer(transfer, payload)
+        if not self.inbound.transfer(transfer, payload):
+            self._unattached(transfer.handle)
         count = 1 + self.inbound.more(parser, transfer.handle)
         self._next_in = (self._next_in + count) % SPACE
         self._window -= count
@@ -279,6 +302,7 @@ class Session:
         )
 
     def flow(self, said: Flow) -> None:
+        """Raises AmqpError."""
         out = self.outbound
         seen = (out.next_out - (said.next_incoming or 0)) % SPACE  # under way when the client said this
         out.opened(max(0, said.incoming_window - seen))
@@ -294,7 +318,9 @@ class Session:
                 out.grant(link)
             if said.echo and not link.draining:
                 out.say_flow(link, self.link_flow)
-        elif said.echo and (other := self.inbound.links.get(said.handle)) is not None:
+        elif (other := self.inbound.links.get(said.handle)) is None:
+            self._unattached(said.handle)
+        elif said.echo:
             self._say(self.link_flow(other.handle, other.count, other.credit))
 
     # -- what the broker says --------------------------------------------------------------------------------------
@@ -329,7 +355,7 @@ class Session:
         receipt, link = refused.receipt, self.outbound.subs.get(refused.sub)
         if refused.scope == SUBSCRIPTION and link is not None and link.attached:
             self.outbound.forget(link)
-            self._say(performatives.detach(link.handle, True, _error(refusal(refused))))
+            self._detach(link.handle, refusal(refused))
         elif receipt is None:
             self.owner.note(refused.message)
         elif receipt[0] == "a":
@@ -369,7 +395,7 @@ class Session:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def end(self, then: Callable[[], None]) -> None:
-        """Leave in good order; then call back."""
+        """Leave in good order, once; then call back."""
         self.inbound.clear()
         self.outbound.clear()
         self.coordinator.transactions.clear()

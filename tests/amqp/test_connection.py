@@ -266,8 +266,16 @@ def test_credit_comes_with_the_answers():
     peer.told(*[Receipt(str(id)) for id in range(CREDIT // 2)])
     assert peer.codes() == [DISPOSITION, FLOW] and link.credit == CREDIT // 2
     peer.take()
-    peer.say(*[transfer(0, id, message(b"x")) for id in range(CREDIT, CREDIT + CREDIT // 2 + 1)])
-    assert peer.codes() == [CLOSE] and "has no credit" in peer.connection.fault
+    upto = CREDIT + CREDIT // 2
+    peer.say(*[transfer(0, id, message(b"x")) for id in range(CREDIT, upto + 1)])
+    assert last(peer) == (DETACH, ["amqp:link:transfer-limit-exceeded", "link 'l0' has no credit"])
+    peer.say(transfer(0, upto + 1, message(b"x")))  # it was under way
+    peer.say(performatives.detach(0, True))
+    assert peer.take() == [] and not peer.connection.sessions[0].detached
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "orders")))
+    peer.commands()
+    peer.say(transfer(0, upto + 2, message(b"y")))
+    assert [each.body for each in peer.commands()] == [b"y"]
 
 
 def test_a_message_that_is_none_is_rejected_and_the_link_goes_on():
@@ -294,6 +302,7 @@ def test_a_link_that_cannot_be_is_refused_and_not_the_session():
     peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "a,b")))
     assert peer.codes() == [ATTACH, DETACH] and peer.heard[0][1][6] is None
     peer.take()
+    peer.say(performatives.detach(0, True))
     peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "a", capabilities=["topic"])))
     peer.say(transfer(0, 0, message(b"x")))
     assert [each.destination for each in peer.commands()] == ["topic:a"]
@@ -473,9 +482,7 @@ def test_a_close_is_answered_when_all_before_it_is_done():
 @pytest.mark.parametrize(
     "said, fault",
     [
-        (transfer(3, 0, b""), "no link has the handle 3"), (begin(), "has a session already"),
-        (open_(), "open has no place here"),
-        (attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "b")), "in use"),
+        (begin(), "has a session already"), (open_(), "open has no place here"),
         (b"\x00\x53\x99\x45", "unknown kind"), (b"junk", "no type of AMQP"),
     ],
 )  # fmt: skip
@@ -484,6 +491,95 @@ def test_who_breaks_the_rules_is_told_and_closed(said, fault):
     peer.say(said)
     code, (_, text) = last(peer)
     assert code == CLOSE and fault in text and peer.connection.closed
+
+
+NOWHERE = "amqp:session:unattached-handle"
+HANDLE_3 = "no link has the handle 3"
+
+
+@pytest.mark.parametrize(
+    "said, condition, fault",
+    [
+        (transfer(3, 0, message(b"lost")), NOWHERE, HANDLE_3), (flow(3, 10), NOWHERE, HANDLE_3),
+        (performatives.detach(3, True), NOWHERE, HANDLE_3),
+        (attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "b")), "amqp:session:handle-in-use", "in use"),
+        (transfer(0, 5, message(b"again")), codec.INVALID, "delivery-id 5, behind 5"),
+        (transfer(0, 4, message(b"past")), codec.INVALID, "delivery-id 4, behind 5"),
+        (performatives.performative(TRANSFER, [codec.uint(0)]), codec.INVALID, "without a delivery-id"),
+        (settle(0, None, performatives.transactional(b"none")), "amqp:transaction:unknown-id", "no open"),
+    ],
+)  # fmt: skip
+def test_who_breaks_the_rules_of_a_session_loses_that_one(said, condition, fault):
+    """What was sent in it is done and answered; what comes before the client has heard of its end is passed over."""
+    peer = sending()
+    peer.say(attach(1, RECEIVER, terminus(SOURCE, "orders"), terminus(TARGET, None)))
+    (subscribe,) = peer.commands()
+    peer.sub = subscribe.sub
+    peer.told(Receipt(subscribe.receipt))
+    peer.say(flow(1, 1))
+    peer.told(delivery(peer, 1))
+    peer.commands()
+    peer.say(begin(), channel=7)
+    peer.take()
+    peer.say(transfer(0, 5, message(b"x")), said, transfer(0, 6, message(b"late")), flow(8), settle(0))
+    sent, *_, leave = peer.commands()
+    assert sent.body == b"x" and isinstance(leave, Disconnect) and peer.take() == []
+    assert peer.connection.reply_to(1, [Receipt("5"), Receipt(leave.receipt)]) is False
+    assert peer.look().codes() == [DISPOSITION, END]
+    code, (name, text) = last(peer)
+    assert name == condition and fault in text
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "b")), channel=7)
+    assert peer.codes() == [ATTACH, FLOW], "another session goes on"
+    peer.take()
+    peer.say(performatives.end())
+    assert peer.codes() == []
+    peer.say(begin())
+    assert peer.codes() == [BEGIN], "the channel is free again"
+
+
+def test_what_is_of_another_delivery_amidst_one_ends_the_session():
+    peer = sending()
+    data = message(b"x" * 900)
+    peer.say(transfer(0, 0, data[:100], more=True), transfer(0, 1, data[100:]))
+    (leave,) = peer.commands()
+    peer.connection.reply_to(1, [Receipt(leave.receipt)])
+    assert last(peer.look()) == (END, [codec.INVALID, "delivery-id 1 in the midst of delivery 0 of its link"])
+    assert peer.connection.unfinished == 0
+
+
+def test_what_comes_for_a_link_that_was_refused_is_passed_over_until_it_is_detached():
+    peer = Peer().began()
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), NULL), flow(0, 5), transfer(0, 0, message(b"x")))
+    assert peer.codes() == [ATTACH, DETACH] and not peer.commands()
+    peer.say(performatives.detach(0, True))
+    assert peer.connection.links == 0
+    peer.take()
+    peer.say(flow(0, 5))
+    assert isinstance(peer.commands()[-1], Disconnect)
+
+
+def test_a_settlement_of_what_is_unknown_means_nothing():
+    """A range may have what is settled already (part 2.7.6)."""
+    peer = receiving()
+    peer.say(settle(0, (1 << 32) - 1, ACCEPTED), settle(7, None, ACCEPTED), settle(7, None, ACCEPTED, role=False))
+    assert peer.commands() == [] and peer.codes() == []
+
+
+@pytest.mark.parametrize("credit", [1 << 31, (1 << 32) - 1])
+def test_credit_may_be_any_number(credit):
+    peer = receiving(credit=0)
+    peer.say(flow(0, credit))
+    peer.told(delivery(peer, 1))
+    assert peer.codes() == [TRANSFER] and peer.connection.sessions[0].outbound.links[0].credit == credit - 1
+
+
+def test_links_that_were_refused_and_not_detached_have_a_bound(monkeypatch):
+    monkeypatch.setattr("mombroker.amqp.session.MAX_LINKS", 3)
+    peer = Peer().began()
+    peer.say(*[attach(handle, SENDER, terminus(SOURCE, None), NULL) for handle in range(7)])
+    (leave,) = peer.commands()
+    peer.connection.reply_to(1, [Receipt(leave.receipt)])
+    assert last(peer.look())[0] == END
 
 
 def test_input_that_is_not_answered_has_a_bound():
