@@ -24,7 +24,7 @@ from mombroker.store.reader import SqliteReader
 _ID, _SENT = re.compile(r"[^#]+#[0-9]{1,19}"), re.compile(r"(.+)@([0-9]{1,19})")  # or where it was sent to, and when
 MOST_NAMED = 10
 TOPICS = "_topics"  # the agent that takes what is published
-RECORDS, OF_ALL = 10_000, 20_000  # of one log, and of all together: the last ones
+RECORDS = 10_000  # of all logs together: the last ones of each
 PAGE, REST_S = 500, 0.001  # records at a time, and what others who need the interpreter have between two of these
 MOST = 200  # stations that are told
 
@@ -48,7 +48,7 @@ def of_message(file: Path, message: str) -> dict[str, Any]:
 
 
 def _told(topology: Topology, readers: dict[str, SqliteReader], message: str) -> dict[str, Any]:
-    most = min(RECORDS, OF_ALL // max(1, len(readers)))
+    most = RECORDS // max(1, len(readers))
     begins = {name: max(0, reader.log_end() - most) for name, reader in readers.items()}
     logs = {name: list(_last(reader, begins[name], most)) for name, reader in readers.items()}
     if said := _SENT.fullmatch(message):

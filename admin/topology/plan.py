@@ -14,7 +14,7 @@ from mombroker.admin.topology.costs import Load
 from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, reader_of
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreError
 from mombroker.core.topology import Topology, listed
 from mombroker.core.words import many
 from mombroker.lab.bus_workloads import Send
@@ -198,7 +198,10 @@ def _holdings(stand: Stand, name: str) -> list[str]:
     if store is None:
         return leaving.holdings(name, None, {})
     with closing(store):
-        return leaving.holdings(name, store, {name: store.meta()})
+        try:
+            return leaving.holdings(name, store, {name: store.meta()})
+        except StoreError:
+            return leaving.holdings(name, None, {})
 
 
 def recent(stand: Stand) -> list[Send]:

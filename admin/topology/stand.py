@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mombroker import store as stores
 from mombroker.core import revision
 from mombroker.core.errors import MomError, StoreError
-from mombroker.core.meta import SERVER
+from mombroker.core.meta import HISTORY, REVISION, SERVER, TOPOLOGY
 from mombroker.core.topology import Topology
 from mombroker.net import adminclient
 from mombroker.store.folder import STORE
@@ -83,13 +83,14 @@ def _elsewhere(seen: Seen, now: Topology, file: Topology) -> bool:
 
 
 def reader_of(topology: Topology, name: str) -> SqliteReader | None:
-    """The store of a server, if it is on this machine; its server may run. To be closed."""
+    """The store of a server, if it is on this machine; its server may run. To be closed. One of its entries is read
+    for that: a bus may have 10,000 names."""
     data = Path(topology.servers[name].data or ".")
     if not (data / STORE).exists():
         return None
     with suppress(StoreError):
         found = stores.read(data)
-        if found.meta().get(SERVER) == name:
+        if found.meta(SERVER).get(SERVER) == name:
             return found
         found.close()
     return None
@@ -105,8 +106,8 @@ def _look(topology: Topology, name: str) -> Seen:
     except MomError as error:
         seen = Seen(name, HIDDEN, str(error))
     if (found_here := reader_of(topology, name)) is not None:
-        with closing(found_here):
-            seen.number, seen.text = revision.in_force(found_here.meta())
+        with closing(found_here), suppress(StoreError):
+            seen.number, seen.text = revision.in_force(found_here.meta(REVISION) | found_here.meta(TOPOLOGY))
     return seen
 
 
@@ -124,8 +125,8 @@ def remembered(stand: Stand) -> list[dict[str, Any]]:
     """The last revisions, the newest first, by a store that has the one in force."""
     for name, seen in stand.servers.items():
         if seen.number == stand.number and (found := reader_of(stand.topology, name)) is not None:
-            with closing(found):
-                return revision.listed(found.meta())
+            with closing(found), suppress(StoreError):
+                return revision.listed(found.meta(HISTORY))
     return []
 
 

@@ -39,6 +39,9 @@ LAST_COMMIT = (
     f"SELECT (SELECT last FROM log ORDER BY id DESC LIMIT 1) UNION ALL SELECT value FROM meta WHERE key = '{NOW}'"
 )
 
+# Whose store it is, and of which form: what each reader asks, however many names there are beside that.
+IDENTITY = f" WHERE key IN ('{SERVER}', '{VERSION}') OR key >= '{DROPPED}' AND key < '{DROPPED[:-1]};'"
+
 LEAST_ROOM = 1 << 20  # with less on its disk, an error of input or output is for lack of room
 
 Row = tuple[Any, ...]
@@ -139,7 +142,7 @@ class SqliteReader:
         self._bad: set[tuple[str, int]] = set()  # the ids of those that were ever named
         try:
             self.reader = connect(self.path, "ro")
-            meta = self._known(self.reader)
+            meta = self._known(self.reader, IDENTITY)
             self.schema = int(meta.get(VERSION, 0))
             self._dropped = {key.removeprefix(DROPPED): int(meta[key]) for key in meta if key.startswith(DROPPED)}
             self._page = int(self.reader.execute("PRAGMA page_size").fetchone()[0])
@@ -148,8 +151,9 @@ class SqliteReader:
         if not meta:
             raise StoreError(f"{self.path} is not a store; name the `data` folder of a server or a backup")
 
-    def _known(self, conn: sqlite3.Connection) -> Meta:
-        """The meta rows of a store that this program can read; none if the file has no tables yet."""
+    def _known(self, conn: sqlite3.Connection, where: str = "") -> Meta:
+        """The meta rows of a store that this program can read; none if the file has no tables yet. Those that `where`
+        leaves out are looked at only where what tells whose store it is cannot be read."""
         tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         if not tables:
             return {}
@@ -158,10 +162,13 @@ class SqliteReader:
             summed = conn.execute("SELECT 1 FROM pragma_table_info('meta') WHERE name = 'sum'").fetchone()
             self.sum = "sum" if summed else "NULL"
             conn.text_factory = _lenient
-            rows = conn.execute(f"SELECT key, value, {self.sum} FROM meta").fetchall()
-            conn.text_factory = str
+            rows = conn.execute(f"SELECT key, value, {self.sum} FROM meta{where}").fetchall()
             meta = dict(row[:2] for row in rows)
-            if self._strict or SERVER not in meta or not 1 <= int(meta.get(VERSION, 0)) <= SCHEMA:
+            strange = SERVER not in meta or not 1 <= int(meta.get(VERSION, 0)) <= SCHEMA
+            if strange and where:
+                rows = conn.execute(f"SELECT key, value, {self.sum} FROM meta").fetchall()
+            conn.text_factory = str
+            if self._strict or strange:
                 self._whole("its entry {0!r}", sums.row, rows)
         if SERVER not in meta or VERSION not in meta:
             raise StoreError(f"{self.path} is a database of another program; give this server its own folder")
