@@ -79,10 +79,10 @@ class Connection:
         self.send_every = 0
         self.expect_every = 0
         self.written = 0
-        self.sessions: dict[int, Session] = {}  # by the client's channel, which is ours, too
+        self.sessions: dict[int, Session] = {}  # by the client's channel
         self.parts: dict[int, Session] = {}
         self._ended: set[int] = set()  # channels whose session we have ended, and the client has not yet
-        self.most_out = MIN_FRAME
+        self.most_out, self._most_channel = MIN_FRAME, 0
         self.unfinished_deliveries = 0
         self.temporaries: set[str] = set()  # destinations of ours that are there
         self._parser = Parser()
@@ -285,7 +285,7 @@ class Connection:
             raise AmqpError("a connection begins with open", NOT_ALLOWED)
         if len(said.container) > MAX_NAME or not said.container.isprintable():
             raise AmqpError(f"a container-id has at most {MAX_NAME} printable characters", INVALID)
-        self.most_out = min(MAX_FRAME, max(MIN_FRAME, said.max_frame))
+        self.most_out, self._most_channel = min(MAX_FRAME, max(MIN_FRAME, said.max_frame)), said.channel_max
         if said.idle_ms:
             self.send_every = max(1_000, min(MAX_BEAT_MS, said.idle_ms // 2))
         self.claim = Login("", "", said.container, SOLE in said.desired)
@@ -379,10 +379,18 @@ class Connection:
         if len(self.sessions) + len(self._ended) >= MAX_SESSIONS:
             raise AmqpError(f"{MAX_SESSIONS} sessions in one connection: no more are taken", NOT_ALLOWED)
         self._parted += 1
-        self.sessions[channel] = self.parts[self._parted] = Session(self, self._parted, channel, said)
+        session = Session(self, self._parted, self._channel(channel), channel, said)
+        self.sessions[channel] = self.parts[self._parted] = session
+
+    def _channel(self, theirs: int) -> int:
+        """The client's number, but where we have not yet said the end of another session that has it: a free one."""
+        taken = {each.channel for each in self.parts.values()}
+        if theirs not in taken:
+            return theirs
+        return next((each for each in range(self._most_channel + 1) if each not in taken), theirs)
 
     def _end_session(self, session: Session, error: bytes = NULL) -> None:
-        del self.sessions[session.channel]
+        del self.sessions[session.theirs]
         session.end(lambda: self.put(frame(performatives.end(error), session.channel)))
 
     def _leave(self) -> None:

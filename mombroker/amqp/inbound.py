@@ -61,8 +61,8 @@ class Inbound:
 
     coordinator: Coordinator
 
-    def __init__(self, owner: Owner, session: Session, channel: int):
-        self.owner, self.session, self.channel = owner, session, channel
+    def __init__(self, owner: Owner, session: Session, channel: int, theirs: int):
+        self.owner, self.session, self.channel, self.theirs = owner, session, channel, theirs
         self.links: dict[int, Incoming] = {}  # by the client's handle, which is ours, too
         self.unanswered: dict[int, Incoming] = {}  # delivery-id -> link
         self.last: int | None = None  # delivery-id
@@ -190,7 +190,7 @@ class Inbound:
             return 0
         if link.model is None:
             return 0
-        bodies, heads = parser.alike(self.channel, handle, link.last + 1, link.model, min(MAX_RUN - 1, link.credit))
+        bodies, heads = parser.alike(self.theirs, handle, link.last + 1, link.model, min(MAX_RUN - 1, link.credit))
         if not bodies:
             return 0
         count, ids = len(bodies), range(link.last + 1, link.last + 1 + len(bodies))

@@ -74,15 +74,16 @@ class Session:
     """1. What is awaited of the broker is in `_awaited` until it is answered, once.
 
     part       its number at the gateway; no other session of the connection ever has it
+    channel    of what we say; `theirs`, of what the client says
     commands   for the broker, in order: whoever takes them leaves an empty list
     over       nothing more is to be said to the broker
     """
 
-    def __init__(self, owner: Owner, part: int, channel: int, begin: Begin):
-        self.owner, self.part, self.channel = owner, part, channel
+    def __init__(self, owner: Owner, part: int, channel: int, theirs: int, begin: Begin):
+        self.owner, self.part, self.channel, self.theirs = owner, part, channel, theirs
         self.commands: list[Command] = []
         self.over = False
-        self.inbound = Inbound(owner, self, channel)
+        self.inbound = Inbound(owner, self, channel, theirs)
         self.outbound = Outbound(owner, part, channel, begin.incoming_window, self._do)
         self.coordinator = Coordinator(self.inbound, self.outbound, self._do, self._ask)
         self.inbound.coordinator = self.coordinator
@@ -90,7 +91,7 @@ class Session:
         self._window, self._next_in = WINDOW, begin.next_outgoing
         self._awaited: dict[str, Then] = {}
         self._asked = 0
-        self._say(performatives.begin(channel, 0, WINDOW, SPACE - 1, performatives.MAX_HANDLE))
+        self._say(performatives.begin(theirs, 0, WINDOW, SPACE - 1, performatives.MAX_HANDLE))
 
     def _say(self, body: bytes) -> None:
         self.owner.put(frame(body, self.channel))

@@ -469,6 +469,28 @@ def test_each_session_is_a_part_of_its_own():
     assert peer.look().codes() == [END]
 
 
+def test_a_session_that_begins_behind_the_end_of_another_has_a_channel_of_its_own():
+    """A client may use a channel again as soon as it has said its end."""
+    peer = sending()
+    peer.say(performatives.end(), begin())
+    (leave,) = peer.commands()
+    ((code, fields, _),) = peer.take()
+    assert (code, fields[0]) == (BEGIN, 0)
+    peer.raw(frame(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "b"))))
+    mine = peer.connection.sessions[0]
+    assert (mine.channel, mine.theirs) == (1, 0) and peer.codes() == [ATTACH, FLOW]
+    peer.raw(b"".join(frame(transfer(0, id, message(b"x"))) for id in range(3)))
+    (run,) = peer.commands(2)
+    peer.take()
+    peer.connection.reply_to(2, [Receipts(run.receipts)])
+    assert peer.connection.reply_to(1, [Receipt(leave.receipt)]) is False
+    said, ends = peer.connection.output
+    assert (said[7], ends[7]) == (1, 0) and peer.look().codes() == [DISPOSITION, END]
+    peer.say(begin(), channel=2)
+    peer.say(begin(), channel=1)
+    assert [each.channel for each in peer.connection.sessions.values()] == [1, 2, 0]
+
+
 def test_a_close_is_answered_when_all_before_it_is_done():
     peer = sending()
     peer.say(transfer(0, 0, message(b"x")), performatives.close())
