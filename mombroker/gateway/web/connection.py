@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from mombroker.gateway.web.http import HEADERS, Answer, Request, said
 HEAD_BYTES = 16 << 10  # of a request: its first line and headers
 HEADERS_MOST = 100  # of a request: each takes its time, and a stranger's read is full of them
 BODY_BYTES = 16 << 10  # of a request; kept is that of a POST alone
+LARGE_BYTES = 256 << 10  # of one whose user may send so much
 WRITE_BYTES = 64 << 10  # of an answer, given to the system at once
 IDLE_S = 60.0  # between two requests
 ANSWER_S = 60.0  # from a request to the last byte of its answer
@@ -34,13 +34,15 @@ class Owner(TypingProtocol):
     times: Times
 
     def serve(self, visitor: Visitor, request: Request) -> None: ...
+    def large(self, request: Request) -> bool: ...
     def closed(self, visitor: Visitor) -> None: ...
     def say(self, host: str, line: str) -> None: ...
 
 
 class Visitor(Protocol):
     """A connection. While a request is being answered nothing is read; of a request at most HEAD_BYTES, BODY_BYTES and
-    one read are kept. It must be whole within the time of a login, and its answer taken within ANSWER_S.
+    one read are kept. It must be whole within the time of a login, and its answer taken within ANSWER_S. Where a body
+    of LARGE_BYTES is of use, it is read once its user has logged in and may send it.
     """
 
     transport: Any
@@ -52,6 +54,7 @@ class Visitor(Protocol):
         self._request: Request | None = None  # that is being answered, or of which the body still comes
         self._body = bytearray()
         self._begun = self._answering = self._closing = False
+        self._held = False  # a large body is not read yet
         self._out: memoryview[int] = memoryview(b"")
         self._timers = Timers(web.reactor.callLater)
         self._socket: Any = None  # the transport below TLS
@@ -107,7 +110,7 @@ class Visitor(Protocol):
 
     def _read(self) -> None:
         try:
-            while not (self._answering or self._closing):
+            while not (self._answering or self._closing or self._held):
                 if self._http.their_state is h11.IDLE and self._many():
                     sentence = f"a request here has {HEADERS_MOST} headers at most"
                     self.answer(said(431, sentence, connection="close"))
@@ -134,7 +137,7 @@ class Visitor(Protocol):
             for name, value in ((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers):
                 headers[name] = f"{headers[name]}, {value}" if name in headers else value
             self._request = Request(event.method.decode("ascii"), event.target.decode("latin-1"), headers)
-            self._expect(headers)
+            self._expect(self._request)
         elif isinstance(event, h11.Data):
             assert self._request is not None, "the body of no request"
             if self._request.method == "POST":
@@ -146,13 +149,30 @@ class Visitor(Protocol):
         else:
             self._end()
 
-    def _expect(self, headers: Mapping[str, str]) -> None:
+    def _expect(self, request: Request) -> None:
         """A body, if it is not too large, and not of chunks, which may be of one byte each."""
+        headers = request.headers
         if "transfer-encoding" in headers:
             self.answer(said(411, "the body of a request here has a Content-Length", connection="close"))
-        elif int(headers.get("content-length", "0")) > BODY_BYTES:
-            self.answer(said(413, f"a request here has {BODY_BYTES} bytes of body at most", connection="close"))
-        elif self._http.they_are_waiting_for_100_continue:
+        elif (size := int(headers.get("content-length", "0"))) <= BODY_BYTES:
+            self._welcome()
+        elif size <= (most := LARGE_BYTES if self.web.large(request) else BODY_BYTES):
+            self._held = True
+            self._socket.pauseProducing()
+            self.web.serve(self, replace(request, whole=False))
+        else:
+            self.answer(said(413, f"a request here has {most} bytes of body at most", connection="close"))
+
+    def go_on(self) -> None:
+        """The large body may come."""
+        if not (self.lost or self._closing or self._answering):
+            self._held = False
+            self._welcome()
+            self._socket.resumeProducing()
+            self._read()
+
+    def _welcome(self) -> None:
+        if self._http.they_are_waiting_for_100_continue:
             self.transport.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
 
     def _busy(self) -> None:
@@ -179,7 +199,7 @@ class Visitor(Protocol):
     def _answered(self) -> None:
         """The answer is with the system: the next request may come, if one may."""
         self._timers.unset("answer")
-        self._request, self._answering, self._begun = None, False, False
+        self._request, self._answering, self._begun, self._held = None, False, False, False
         self._body = bytearray()
         http = self._http
         if http.our_state is not h11.DONE or http.their_state is not h11.DONE:

@@ -28,13 +28,14 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`headers`: names in lower case; what several of one name say is joined by commas. `body`: of a POST alone.
-    `path`: of the target, as it is meant."""
+    """`headers`: names in lower case; what several of one name say is joined by commas. `body`: of a POST alone; not
+    `whole`: it is large, and comes once its user may send it. `path`: of the target, as it is meant."""
 
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    whole: bool = True
     path: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet import protocol
 
 from mombroker.broker.access.guard import denied
-from mombroker.broker.access.permission import BROWSE, BUS
+from mombroker.broker.access.permission import BROWSE, BUS, MANAGE
 from mombroker.core.errors import MomError
 from mombroker.core.requests import Verb
 from mombroker.core.strangers import Newcomers
@@ -18,9 +18,9 @@ from mombroker.gateway.listener import Gateway
 from mombroker.gateway.ports import Address
 from mombroker.gateway.session import Sessions
 from mombroker.gateway.web import metrics, static, websocket
-from mombroker.gateway.web.api import PREFIX, Api, May
+from mombroker.gateway.web.api import PLAN, PREFIX, Api, May
 from mombroker.gateway.web.connection import Visitor
-from mombroker.gateway.web.http import Answer, Request, said
+from mombroker.gateway.web.http import Answer, Request, as_json, said
 from mombroker.gateway.web.session import OverWebSocket
 
 MAX_VISITORS = 256  # connections; the oldest goes
@@ -100,7 +100,7 @@ class Web:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def serve(self, visitor: Visitor, request: Request) -> None:
-        self.requests += 1
+        self.requests += request.whole
         changes = request.method == "POST" and request.path.startswith(PREFIX)
         if not changes and request.method not in ("GET", "HEAD"):
             sentence = f"{request.method} is not for this: GET asks, and POST to {PREFIX}VERB changes something"
@@ -120,6 +120,10 @@ class Web:
             self._websocket(visitor, request)
         else:
             self._login(visitor, request)
+
+    def large(self, request: Request) -> bool:
+        """Whether a body of it may be large, for who may send it."""
+        return request.method == "POST" and request.path == PREFIX + PLAN
 
     def _free(self, visitor: Visitor) -> bool:
         return self.gateway.free(visitor.host)
@@ -179,6 +183,11 @@ class Web:
         elif not self.may(user, BROWSE, BUS):
             how = f"`mom permission set --user {user or '*'} bus --may browse`"
             visitor.answer(said(403, f"{denied(user, BROWSE, 'the bus')}; {how}"))
+        elif not request.whole:
+            if self.may(user, MANAGE, BUS):
+                visitor.go_on()
+            else:
+                self._refused(visitor, request, user, as_json({"error": denied(user, MANAGE, BUS)}, 403))
         elif request.path == LOGIN:
             visitor.answer(said(303, "logged in", location="/"))
         elif request.path in self._files:
@@ -188,6 +197,10 @@ class Web:
             visitor.answer(said(404, f"there is no {request.path[:200]!a} here; there are {there}"))
         else:
             self._soon(partial(self._go, visitor, request, user, page(request, user), None))
+
+    def _refused(self, visitor: Visitor, request: Request, user: str, answer: Answer) -> None:
+        self.say(visitor.host, f"{user[:80]!r} of {visitor.host} may not {request.path.removeprefix(PREFIX)}")
+        visitor.answer(answer)
 
     def _soon(self, slice: Callable[[], None]) -> None:
         """One slice of all answers in each turn of the reactor, so that however many ask, clients wait for one."""
@@ -212,8 +225,9 @@ class Web:
             verb, args = steps.throw(MomError(reply)) if isinstance(reply, str) else steps.send(reply)
         except StopIteration as end:
             if request.method == "POST" and end.value.status == 403:
-                self.say(visitor.host, f"{user[:80]!r} of {visitor.host} may not {request.path.removeprefix(PREFIX)}")
-            visitor.answer(end.value)
+                self._refused(visitor, request, user, end.value)
+            else:
+                visitor.answer(end.value)
         except MomError as error:
             visitor.answer(said(400, str(error)))
         else:

@@ -6,6 +6,7 @@ import pytest
 
 from mombroker.admin.cli.tables_reference import verbs
 from mombroker.gateway.web import api
+from mombroker.gateway.web.connection import LARGE_BYTES
 from tests.gateway.web.world import WebWorld, basic, request
 
 ALL = {verb.name: verb for verb in verbs()}
@@ -239,6 +240,56 @@ def test_a_plan_is_made_beside_the_server_for_who_may_manage_the_bus(changing):
     for wrong in ({}, {"text": 5}, {"text": "x", "drop": 1}, {"text": "x", "more": 1}):
         assert post(changing, "plan", wrong)[0] == 400
     assert changing.asked == [("plan", said)]
+
+
+def test_a_plan_may_be_large_for_who_may_manage_the_bus_and_nobody_elses_body_is_read(changing):
+    changing.web._api.aside, changing.replies["plan"] = {"plan"}, lambda **args: {"chars": len(args["text"])}
+    body = json.dumps({"text": "#" * 200_000}).encode()
+
+    def begins(verb="plan", length=0, **headers):
+        visitor = changing.visit()
+        named = {**LOGGED_IN, "Content_Length": str(length or len(body)), **headers}
+        visitor.receive(request(f"/api/{verb}", "POST", **named))
+        assert len(visitor.protocol._http._receive_buffer) == 0
+        changing.check_all()
+        return visitor
+
+    def refused(status, **asked):
+        visitor = begins(**asked)
+        assert visitor.answer()[0] == status and visitor.ending
+        visitor.receive(body)
+        assert len(visitor.protocol._body) == len(visitor.protocol._http._receive_buffer) == 0
+        visitor.lose()
+
+    early = changing.visit()
+    early.receive(request("/api/plan", "POST", **LOGGED_IN, Content_Length=str(len(body))))
+    assert not early.reading  # before anybody knows who it is
+    early.lose()
+    refused(403)  # who may look alone
+    assert any("'ann' of 127.0.0.1 may not plan" in line for line in changing.lines)
+    changing.may = {("ann", "bus")}
+    refused(401, Authorization=basic("ann", "wrong"))
+    refused(413, length=LARGE_BYTES + 1)
+    refused(413, verb="purge")
+    refused(415, Content_Type="text/plain")
+    refused(403, Origin="http://elsewhere.example")
+    assert not changing.asked
+    visitor = begins(Expect="100-continue")
+    for turn in (1, 2):
+        if turn == 1:
+            assert visitor.all() == b"HTTP/1.1 100 \r\n\r\n"
+        else:
+            visitor.receive(request("/api/plan", "POST", **LOGGED_IN, Content_Length=str(len(body))))
+            changing.check_all()
+        for at in range(0, len(body), 1 << 14):
+            assert visitor.reading
+            visitor.receive(body[at : at + (1 << 14)])
+        changing.check_all()
+        assert json.loads(visitor.answer()[2]) == {"chars": 200_000}
+    assert len(changing.asked) == 2 and changing.web.requests == 2
+    visitor.receive(request("/api/plan", "POST", **LOGGED_IN, Content_Length=str(len(body))) + body[:9])
+    changing.clock.advance(changing.web.times.login + 1)
+    assert b"408" in visitor.all()
 
 
 def test_what_is_moved_elsewhere_needs_the_right_to_both(changing):
