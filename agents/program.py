@@ -12,7 +12,7 @@ from mombroker.agents.agent import VERSION, Agent, initial
 from mombroker.agents.declaring import NAMES
 from mombroker.agents.tables import key_of
 from mombroker.core.destinations import Source
-from mombroker.core.errors import MomError, NoProgram, line, sentence
+from mombroker.core.errors import MomError, NoProgram, line, sentence, short
 from mombroker.core.reaction import Retry
 from mombroker.core.topology import Topology
 
@@ -75,7 +75,8 @@ class Program:
     def allowed(self, path: str, remote: bool) -> None:
         module = path.partition(":")[0] if path not in NAMES else NAMES[path].__module__
         if remote and path not in self.declared and not self._within(module):
-            raise MomError(f"{path} may not be deployed here: add {module!r} to allow in [bus] of the topology file")
+            what = f"{short(path)} may not be deployed here"
+            raise MomError(f"{what}: add {module!r} to allow in [bus] of the topology file")
         self.find(path)
 
     def retry(self, path: str) -> Retry:

@@ -1,6 +1,15 @@
 """The refusals of the agent server. Each is one sentence that names the next thing to try."""
 
+import re
+
 SENTENCE_CHARS = 600
+QUOTED_CHARS = 200  # of what was given, in a sentence that quotes it
+_QUOTED = re.compile(rf"(?<!\w)'[^'\n]{{{QUOTED_CHARS},}}'(?!\w)|\S{{{QUOTED_CHARS + 1},}}")
+
+
+def short(given: str) -> str:
+    """What was given, as a sentence quotes it: of a long one, its ends."""
+    return given if len(given) <= QUOTED_CHARS else f"{given[:120]}...{given[-40:]}"
 
 
 def sentence(error: BaseException) -> str:
@@ -26,12 +35,16 @@ def plain(text: str) -> str:
 
 
 class MomError(Exception):
-    """A legal refusal. The CLI prints its sentence and exits with ExitCode.REFUSED.
+    """A legal refusal. The CLI prints its sentence, in which a long word, or what is in quotes, stands with its ends
+    alone, and exits with ExitCode.REFUSED.
 
     cause   for protocols that have a word for it: see Refused in broker/commands.py
     """
 
     cause = ""
+
+    def __init__(self, text: str = ""):
+        super().__init__(text if len(text) <= QUOTED_CHARS else _QUOTED.sub(lambda found: short(found[0]), text))
 
 
 class TopologyError(MomError):

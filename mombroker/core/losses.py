@@ -20,7 +20,7 @@ from mombroker import ordering
 from mombroker.core import times, undelivered
 from mombroker.core.channel import Channel
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerError, Switched
+from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerError, Switched, short
 from mombroker.core.hello import Hello
 from mombroker.core.link import Link
 from mombroker.core.loss_reports import LAST, Loss, Reports, read_report
@@ -92,7 +92,8 @@ class Losses:
         """Begin, once all that are left are connected. Raises MomError for what cannot be."""
         me, topology = self.tx.name, self.tx.topology
         if domain not in self.channel.domains:
-            raise MomError(f"{me} is not in domain {domain}, but in {listed(self.channel.domains)}: ask a member of it")
+            inside = listed(self.channel.domains)
+            raise MomError(f"{me} is not in domain {short(domain)}, but in {inside}: ask a member of it")
         members = topology.domains[domain].members
         if strange := [server for server in servers if server == me or server not in members] or not servers and [""]:
             raise MomError(f"{me} cannot lose {strange[0]!r} in domain {domain}: name others of {listed(members)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from mombroker.core import revision
 from mombroker.core.coordinator import Coordinator
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.losses import Losses
 from mombroker.core.lost import Lost
 from mombroker.core.meta import HISTORY, JOINING
@@ -137,7 +137,7 @@ class JoinVerbs:
             )
         if sponsor not in now.servers:
             known = suggestion(sponsor, now.servers) or f"it has {', '.join(now.servers)}"
-            raise MomError(f"the bus {now.name} has no server {sponsor}: {known}")
+            raise MomError(f"the bus {now.name} has no server {short(sponsor)}: {known}")
         name = domain or f"{sponsor}-{server}"
         if name in now.domains:
             raise MomError(
@@ -147,7 +147,7 @@ class JoinVerbs:
         try:
             host, port = address(listen)
         except ValueError as error:
-            raise MomError(f"{server}: {error}") from None
+            raise MomError(f"{short(server)}: {error}") from None
         new = replace(
             now, servers={**now.servers, server: Server(server, host, port)},
             domains={**now.domains, name: Domain(name, (sponsor, server))}, checked=False,
@@ -163,8 +163,8 @@ class JoinVerbs:
             return {"bus": self.truth.tx.topology.name}
         if server not in servers:
             raise MomError(
-                f"{server} is not on the bus {self.truth.tx.topology.name}, which is at revision {self.truth.number}: "
-                "run `mom topology apply` with its file there, or `mom server join` here"
+                f"{short(server)} is not on the bus {self.truth.tx.topology.name}, which is at revision "
+                f"{self.truth.number}: run `mom topology apply` with its file there, or `mom server join` here"
             )
         if server not in self.newcomers.attached:
             return {"founder": True}

@@ -15,7 +15,7 @@ from mombroker.broker.message import ClientMessage
 from mombroker.broker.names import TEMPORARY, name_of, spoken
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.service import Sessions
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.message import BOUNCE, new_message
 from mombroker.core.reaction import DELETE
 
@@ -72,8 +72,8 @@ class DestinationVerbs:
             _, client, name = shown.split(":", 2) if shown.count(":") > 1 else ("", "", "")
             client, colon, name = ("", "", "") if client else unquote(name).partition(":")
             meant = f"did you mean {name} --client-id {client}? " if colon else ""
-            raise MomError(f"there is no {spoken(shown)}: {meant}see `mom subscription list`")
-        raise MomError(f"there is no {shown}; see `mom queue list`")
+            raise MomError(f"there is no {short(spoken(shown))}: {meant}see `mom subscription list`")
+        raise MomError(f"there is no {short(shown)}; see `mom queue list`")
 
     def home(self, where: str) -> str:
         """The agent of a queue or subscription; empty for a queue that is still to be made."""

@@ -7,7 +7,7 @@ from typing import Any
 from mombroker.broker.groups.group import Group
 from mombroker.broker.names import name_of
 from mombroker.broker.session.service import Sessions
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.requests import Reply, changes, reads
 
 
@@ -67,7 +67,7 @@ class GroupVerbs:
         home = id[: id.index("/")]
         if home != self.tx.name:
             raise MomError(f"the home of group {group} is {home}: ask there")
-        raise MomError(f"there is no group {group}: see `mom group list`")
+        raise MomError(f"there is no group {short(group)}: see `mom group list`")
 
 
 def _row(group: Group) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from mombroker.broker.queue.queue import Queue
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
 from mombroker.broker.verbs.subscriptions import described
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.requests import Reply, changes, reads
 
 
@@ -41,7 +41,7 @@ class QueueVerbs(DestinationVerbs):
     def create_queue(self, ticket: int, destination: str) -> None:
         """Create a queue on this server."""
         if not destination.startswith("queue:"):
-            raise MomError(f"{destination} is no queue: write queue:NAME")
+            raise MomError(f"{short(destination)} is no queue: write queue:NAME")
         self.names.create(ticket, name_of(destination), Queue.path, b"", self.tx.name)
 
     @changes

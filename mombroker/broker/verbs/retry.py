@@ -10,7 +10,7 @@ from mombroker.broker.protocol import Publish
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.verbs.base import DestinationVerbs
 from mombroker.broker.wire import note_of
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message, decode, new_message
 from mombroker.core.reaction import ASK
@@ -49,7 +49,7 @@ class RetryVerbs(DestinationVerbs):
             sent.destination = to if to.startswith("queue:") else destinations.one(to)
             sent.producer = ""
             if not sent.destination.startswith("queue:"):
-                raise MomError(f"{to} is no queue: write NAME or /queue/NAME")
+                raise MomError(f"{short(to)} is no queue: write NAME or /queue/NAME")
         if to or message.type == ClientMessage.wire:
             name = agents[0].partition("/")[2]
             ours = not to and name.startswith(("sub:", "share:"))  # it was there already when that moved

@@ -9,7 +9,7 @@ from mombroker.broker.topic.patterns import segments_of
 from mombroker.broker.topic.subscription import Subscription
 from mombroker.broker.topic.topic import Topic
 from mombroker.broker.verbs.base import MAX_PAGE, DestinationVerbs
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, short
 from mombroker.core.requests import Reply, changes, reads
 
 
@@ -75,7 +75,7 @@ class TopicVerbs(DestinationVerbs):
         name = _topic(destination)
         id = self.names.known.get(name_of(name))
         if id is None:
-            raise MomError(f"{name} has no home: nobody has created it, or published to it in total order")
+            raise MomError(f"{short(name)} has no home: nobody has created it, or published to it in total order")
         self.names.present(id, name)
         self.names.distance(to)
         home = id.partition("/")[0]
@@ -93,7 +93,7 @@ class TopicVerbs(DestinationVerbs):
         name = _topic(destination)
         id = self.names.known.get(name_of(name))
         if id is None:
-            raise MomError(f"nobody has created {name}: it is there as long as somebody listens")
+            raise MomError(f"nobody has created {short(name)}: it is there as long as somebody listens")
         self.names.present(id, name)
         self.delete(id)
         return {"deleted": name}
@@ -101,5 +101,5 @@ class TopicVerbs(DestinationVerbs):
 
 def _topic(name: str) -> str:
     if not name.startswith("topic:") or segments_of(name):
-        raise MomError(f"{name} is no topic: a topic has no wildcards")
+        raise MomError(f"{short(name)} is no topic: a topic has no wildcards")
     return name
