@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mombroker.amqp import performatives
+from mombroker.amqp import codec, performatives
 from mombroker.amqp.codec import Symbol, Timestamp
 from mombroker.amqp.inbound import Inbound
 from mombroker.amqp.messages import ANNOTATIONS, APPLICATION, DATA, HEADER, PROPERTIES, VALUE
@@ -21,6 +21,7 @@ from tests.core.bus import topology
 
 ACCEPTED = performatives.ACCEPTED
 Q = "queue:orders"
+JSON_BODY = VALUE, '{"what": "hat"}'
 
 
 def seen(payload):
@@ -68,6 +69,43 @@ def test_an_application_property_traceparent_is_the_parent_of_its_message_alone(
     Wired(b).sender("orders").send(*(sections((HEADER, [True]), each, (DATA, b"x")) for each in said))
     assert [each["detail"] for each in b.records("a") if each["kind"] == "parent"] == parents
     assert [properties.read(each.message.properties)["traceparent"] for each in client.got] == [*parents, 7]
+
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+NO_PARENTS = [
+    "", "x", "\0", "\x1b[31m", PARENT.upper(), f" {PARENT}", f"{PARENT}\n", f"{PARENT}-more", f"{PARENT},{PARENT}",
+    PARENT * 2, "0" * 30_000, "00-" + "-" * 30_000, f"{PARENT}{'-more' * 6_000}", PARENT.encode(), b"\xff", 1.5, True,
+    None, Symbol("x"), 1 << 60, -1, "\U0001f600" * 1_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ["orders", "/topic/news", "/agent/clerk"])
+def test_what_is_no_traceparent_is_a_property_like_others_and_no_record(address):
+    """Malformed, of another type, twice in one text or huge: what is sent with it arrives as without it."""
+    b = Broker(topology({"x": "ab"}, {"b/clerk": "tests.core.sample_agents:Clerk"}))
+    heard = b.connect("b").subscribe("s", Q).subscribe("t", "topic:news")
+    client = Wired(b).sender(address)
+    asked = [None, None, None, "tests.core.sample_agents.Count", "/queue/orders"]  # the reply to an agent's answer
+    for said in (*NO_PARENTS, PARENT):
+        client.send(sections((HEADER, [True]), (PROPERTIES, asked), (APPLICATION, {"traceparent": said}), JSON_BODY))
+    assert client.outcomes == [(at, at, ACCEPTED) for at in range(len(NO_PARENTS) + 1)], client.why
+    assert len(heard.got) == len(NO_PARENTS) + 1
+    assert [each["detail"] for each in b.records("a") if each["kind"] == "parent"] == [PARENT]
+    if address == "orders":
+        found = [properties.read(each.message.properties)["traceparent"] for each in heard.got]
+        assert found == [*NO_PARENTS, PARENT]
+
+
+def test_a_traceparent_that_is_given_twice_is_refused_with_its_message():
+    b = Broker(THREE)
+    twice = codec.mapped((codec.any_value("traceparent"), codec.any_value(each)) for each in (PARENT, PARENT))
+    client = Wired(b).sender("orders")
+    client.send(sections((HEADER, [True])) + codec.described(APPLICATION, twice) + sections((DATA, b"x")))
+    assert "key twice" in str((client.why, client.detached, client.look()))
+    assert not any(each["kind"] in ("parent", "send") for each in b.records("a"))
+    other = Wired(b).sender("orders")
+    other.send(sections((HEADER, [True]), (APPLICATION, {"traceparent": PARENT}), (DATA, b"x")))
+    assert [each["detail"] for each in b.records("a") if each["kind"] == "parent"] == [PARENT]
 
 
 def test_fields_and_properties_of_a_message_are_seen_by_clients_of_stomp_in_their_types():

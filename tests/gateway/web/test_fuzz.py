@@ -23,6 +23,7 @@ REQUESTS = [
     request("/ws", Origin="http://127.0.0.1:8161", **HEADERS), request("/metrics", "HEAD", Accept="*/*"),
     request("/readyz", Content_Length="5") + b"hello",
     request("/x" * 100, Transfer_Encoding="chunked") + b"3\r\nabc\r\n0\r\n\r\n",
+    request("/api/plan", "POST", Authorization=basic("ann", "a"), Content_Type="application/json", Content_Length="99999"),
 ]  # fmt: skip
 CONNECT = encode("CONNECT", [("accept-version", "1.2"), ("host", "/")])
 
