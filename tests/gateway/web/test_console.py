@@ -1,5 +1,6 @@
 """The console, as files and in a browser."""
 
+import json
 import re
 
 import pytest
@@ -121,6 +122,38 @@ HELD = """{
         return new Response(JSON.stringify(told), {headers: {"content-type": "application/json"}});
     };
 }"""
+
+
+HOSTILE = """{
+    const real = fetch, said = %s, name = said + "\\u202e\\u0000\\n" + "x".repeat(300);
+    const names = ["agent", "class", "client_id", "destination", "group", "host", "name", "order", "reason", "topic",
+        "type", "user"];
+    const hostile = (value, key) => Array.isArray(value) ? value.map((each) => hostile(each, key))
+        : value && typeof value === "object"
+            ? Object.fromEntries(Object.entries(value).map(([key, each]) => [key, hostile(each, key)]))
+        : typeof value === "string" && names.includes(key) ? value + name : value;
+    window.fetch = async (url, ...more) => {
+        const found = await real(url, ...more);
+        if (!/^api.(?!topology)/.test(url)) return found;
+        const told = hostile(await found.json());
+        if (told.waits) told.waits = [
+            {kind: "state", group: name, name, agent: name, server: name, until: told.now, behind: 0},
+            {kind: "group", group: name, domain: name, peer: name, packets: 3, last_seen: 0, trouble: name},
+        ];
+        return new Response(JSON.stringify(told), {headers: {"content-type": "application/json"}});
+    };
+}"""
+
+
+@pytest.mark.parametrize("name", ["queues", "subscriptions", "topics", "agents", "waits", "agents/a%2Fann"])
+def test_names_of_any_kind_are_text_alone_and_have_room_on_a_small_screen(page, name):
+    page.js(HOSTILE % json.dumps(EVIL))
+    page.show("overview")
+    assert EVIL in page.show(name)
+    assert page.js("document.querySelectorAll('img, iframe, #content script').length") == 0
+    assert page.js("document.title") != "broken"
+    page.size(400)
+    assert page.js("document.documentElement.scrollWidth") <= 400
 
 
 def test_the_cause_of_a_hold_is_clicked_through_to_its_end(page):

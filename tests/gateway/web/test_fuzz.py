@@ -9,7 +9,7 @@ from websocket import ABNF
 from mombroker.core.errors import MomError
 from mombroker.core.events import ClientClosed, ClientOpened
 from mombroker.gateway.web.connection import HEAD_BYTES
-from mombroker.gateway.web.http import Request
+from mombroker.gateway.web.http import JSON, Request
 from mombroker.gateway.web.websocket import CONTROL_BYTES
 from mombroker.stomp.frames import encode
 from tests.broker.bench import THREE, Broker
@@ -23,7 +23,7 @@ REQUESTS = [
     request("/ws", Origin="http://127.0.0.1:8161", **HEADERS), request("/metrics", "HEAD", Accept="*/*"),
     request("/readyz", Content_Length="5") + b"hello",
     request("/x" * 100, Transfer_Encoding="chunked") + b"3\r\nabc\r\n0\r\n\r\n",
-    request("/api/plan", "POST", Authorization=basic("ann", "a"), Content_Type="application/json", Content_Length="99999"),
+    request("/api/plan", "POST", Authorization=basic("ann", "a"), Content_Type=JSON, Content_Length="99999"),
 ]  # fmt: skip
 CONNECT = encode("CONNECT", [("accept-version", "1.2"), ("host", "/")])
 
