@@ -467,7 +467,8 @@ class Connection:
 
     def forget(self) -> None:
         self._parser = Parser()
-        self.unfinished_deliveries = 0
+        for session in self.sessions.values():
+            session.forget()
 
     def check(self) -> None:
         """Assert the invariants."""

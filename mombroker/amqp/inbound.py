@@ -70,7 +70,7 @@ class Inbound:
 
     def forget(self, link: Incoming) -> None:
         del self.links[link.handle]
-        self.owner.unfinished_deliveries -= link.size
+        self.owner.unfinished_deliveries -= link.over()[1]
 
     def clear(self) -> None:
         for link in list(self.links.values()):

@@ -73,6 +73,7 @@ class Outbound:
     def clear(self) -> None:
         self.links.clear()
         self.subs.clear()
+        self.unsettled.clear()
         self._order.clear()
         self._rest.clear()
 

@@ -397,15 +397,19 @@ class Session:
 
     def end(self, then: Callable[[], None]) -> None:
         """Leave in good order, once; then call back."""
-        self.inbound.clear()
-        self.outbound.clear()
-        self.coordinator.transactions.clear()
+        self.forget()
 
         def over(refused: Refused | None) -> None:
             self.over = True
             then()
 
         self._ask(Disconnect(), over)
+
+    def forget(self) -> None:
+        """Its links and transactions are no more."""
+        self.inbound.clear()
+        self.outbound.clear()
+        self.coordinator.transactions.clear()
 
     def check(self) -> None:
         """Assert the invariants."""

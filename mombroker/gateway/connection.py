@@ -129,6 +129,7 @@ class Client(Protocol):
         if not self.bytes_in and self.tls and reason.check(SSL.Error):
             self.gateway.say(self.host, tls.failure(self.host, reason.value, self.setting))
         self._gone()
+        self.session.forget()  # it may be here until the next collection
         self.gateway.closed(self)
 
     def resumeProducing(self) -> None:

@@ -244,6 +244,19 @@ def test_a_delivery_in_several_frames_is_one_message_and_an_aborted_one_is_none(
     assert peer.commands() == [] and peer.connection.unfinished == 0
 
 
+def test_nothing_is_kept_of_what_is_not_whole_when_its_link_or_connection_is_no_more():
+    peer, piece = sending(), b"x" * 60_000
+    links = peer.connection.sessions[0].inbound.links
+    for end in (lambda: peer.say(performatives.detach(0, True)), peer.connection.forget):
+        link, upto = links[0], peer.connection.sessions[0].inbound.last
+        first = 0 if upto is None else upto + 1
+        peer.say(transfer(0, first, message(b"y")), transfer(0, first + 1, piece, more=True))
+        assert peer.connection.unfinished == len(piece) and link.unanswered == 1
+        end()
+        assert peer.connection.unfinished == 0 and link.partial == [] and not links
+        peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "orders")))
+
+
 def test_a_message_that_is_too_large_is_refused_while_it_still_arrives():
     peer = sending(max_message=1_000)
     piece = b"x" * 60_000

@@ -108,6 +108,19 @@ def test_while_a_login_is_checked_little_is_kept_and_nothing_is_lost(world):
     assert sum(len(each.bodies) if isinstance(each, SendRun) else 1 for each in sent) == 100
 
 
+def test_who_goes_in_the_midst_of_a_message_leaves_nothing_of_it(world):
+    """Not until the next collection either: it is a heap of megabytes in a handful of objects."""
+    mine = arrive(world)
+    mine.receive(HELLO + OPENS)
+    world.check_all()
+    link, piece = attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, "orders")), b"x" * 60_000
+    mine.receive(frame(link) + frame(transfer(0, 0, piece, more=True)) * 3)
+    session = mine.protocol.session
+    assert world.gateway.room.unfinished.total == session.unfinished == 180_000
+    mine.lose()
+    assert world.gateway.room.unfinished.total == session.unfinished == session.links == 0
+
+
 def test_a_login_that_is_wrong_is_told_as_one_of_sasl_and_nothing_of_it_is_logged(world):
     mine = arrive(world)
     mine.receive(SASL + init(response=b"\0ann\0hunter2") + OPENS)
