@@ -93,7 +93,7 @@ class Plan:
             yield f"{_do(self.pauses, 'pauses', 'pause')} for what enters {frozen} there; all others go on as they are"
         yield from self.waiting
         if self.needed:
-            yield f"{listed(self.needed, 12)} must be up for this: started, the change goes on"
+            yield f"{listed(self.needed, 12)} must be up for this: start what is down, or it is refused"
         if rest := [name for name in self.down if name not in self.needed]:
             yield f"{_do(rest, 'is', 'are')} down, and will learn of it later"
         if self.hidden:

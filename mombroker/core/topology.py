@@ -301,7 +301,8 @@ class Topology:
                 inside.add(server)
             if not domain.members:
                 yield Fault(key, "the domain is empty: name its servers, or delete it")
-            elif len(inside) == 1 and len(self.servers) > 1:
+            elif len(inside) == 1 and len(self.servers) > 1 and len(self._domains_of[domain.members[0]]) < 2:
+                # A bus that began as one server keeps its first domain beside those in which others join.
                 yield Fault(key, f"the domain has only {domain.members[0]}: name a second server, or delete it")
         if len(self.servers) > 1:
             for server in self.servers:

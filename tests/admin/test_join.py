@@ -238,3 +238,23 @@ def test_a_server_joins_a_bus_whose_links_use_tls(tmp_path, monkeypatch):
             server.wait()
     finally:
         made.down()
+
+
+def test_a_bus_of_one_server_and_one_domain_grows(tmp_path, monkeypatch):
+    """Its first domain stays beside the one in which the other joins, until a plan puts both into one."""
+    alone = Processes(write_topology(tmp_path, {"x": "a"}, {}))
+    alone.up()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    try:
+        joins = ["server", "join", "b", "--bus", at(alone, "a"), "--listen", f"127.0.0.1:{free_ports(1)[0]}"]
+        alone.run(*joins, "--data", str(tmp_path / "b"))
+        now = alone.mom("topology", "export").stdout
+        new = tmp_path / "new.toml"
+        new.write_text(now[: now.index("[domains")] + '[domains.x]\nservers = ["a", "b"]\nordering = "matrix"\n')
+        alone.mom("topology", "apply", str(new), "--yes")
+        made = [row["changes"] for row in alone.json("topology", "history")]
+        assert made[0] == ["~ domain x: + b", "- domain a-b"] and made[1][1] == "+ domain a-b: a and b by fifo"
+    finally:
+        alone.mom("down", str(tmp_path / "there" / "bus.toml"), code=None)
+        alone.down()

@@ -226,7 +226,10 @@ FAULTS = [
     ({"allow": ("a-b",)}, ["bus.allow: 'a-b' is not the name of a module"]),
     ({"domains": domains("abx")}, ["d1.servers: there is no server 'x'", "servers.c: in no domain: add it"]),
     ({"domains": domains("abc", "")}, ["domains.d2.servers: the domain is empty: name its servers, or delete it"]),
-    ({"domains": domains("abc", "a")}, ["domains.d2.servers: the domain has only a: name a second server, or delete"]),
+    (
+        {"domains": domains("bc", "a")},
+        ["domains.d2.servers: the domain has only a: name a second server, or delete", "domains: the bus is in 2"],
+    ),
     ({"domains": domains("abca")}, ["domains.d1.servers: a is named twice"]),
     ({"domains": {}}, [f"servers.{name}: in no domain" for name in "abc"]),
     ({"domains": {"d 1": Domain("d 1", ("a", "b", "c"))}}, ["domains.d 1: 'd 1' is no name of a domain"]),
