@@ -24,7 +24,7 @@ from mombroker.store.reader import SqliteReader
 _ID, _SENT = re.compile(r"[^#]+#[0-9]{1,19}"), re.compile(r"(.+)@([0-9]{1,19})")  # or where it was sent to, and when
 MOST_NAMED = 10
 TOPICS = "_topics"  # the agent that takes what is published
-RECORDS = 10_000  # of all logs together: the last ones of each
+RECORDS = 5_000  # of all logs together: the last ones of each
 PAGE, REST_S = 500, 0.001  # records at a time, and what others who need the interpreter have between two of these
 MOST = 200  # stations that are told
 
