@@ -41,6 +41,10 @@ class Health:
         else:  # /readyz, and all that the server has
             visitor.answer(said(503, self.says()))
 
+    def large(self, request: Request) -> bool:
+        """Nothing with a body is for a standby."""
+        return False
+
     def closed(self, visitor: Visitor) -> None:
         self.visitors.discard(visitor)
 
