@@ -92,11 +92,15 @@ def _kind(topic: bool) -> str:
 NUMBER_AT, TAG_AT = 16, 22  # in a frame
 
 
-def _frame(address: str, topic: bool, size: int, durable: bool) -> bytes:
-    """A transfer of a BytesMessage as Qpid JMS 2 writes it, number, tag, time and the end of its id left at 0."""
+def _frame(address: str, topic: bool, size: int, durable: bool, named: bool) -> bytes:
+    """A transfer of a BytesMessage as Qpid JMS 2 writes it, number, tag, time and the end of its id left at 0; or, not
+    `named`, of a message without properties."""
     transfer = bytes((0x00, 0x53, 0x14, 0xC0, 15, 5, 0x43, 0x70, 0, 0, 0, 0, 0xA0, 4, 0, 0, 0, 0, 0x43, 0x42))
     header = performative(0x70, [boolean(durable)])
-    named = [
+    body = b"\x00\x53\x75" + codec.binary(b"x" * size)
+    if not named:
+        return frame(transfer + header + body)
+    annotations = [
         (symbol("x-opt-jms-dest"), b"\x51\x01" if topic else b"\x51\x00"),
         (symbol("x-opt-jms-msg-type"), b"\x51\x03"),
     ]
@@ -104,34 +108,38 @@ def _frame(address: str, topic: bool, size: int, durable: bool) -> bytes:
     kind = symbol("application/octet-stream")
     fields = b"".join([id, NULL, string(address), NULL, NULL, NULL, kind, NULL, NULL, codec.timestamp(0)])
     said = b"\xd0" + (len(fields) + 4).to_bytes(4, "big") + (10).to_bytes(4, "big") + fields
-    parts = [transfer, header, codec.described(0x72, codec.mapped(named)), b"\x00\x53\x73", said]
-    return frame(b"".join(parts) + b"\x00\x53\x75" + codec.binary(b"x" * size))
+    parts = [transfer, header, codec.described(0x72, codec.mapped(annotations)), b"\x00\x53\x73", said]
+    return frame(b"".join(parts) + body)
 
 
 class AmqpProducer(Sender):
-    """Sends messages, which are to be accepted."""
+    """Sends messages, which are to be accepted; `named`: each has an id of its own, and the time of its creation."""
 
     line: AmqpLine
 
-    def __init__(self, at: Broker, address: str, topic: bool, size: int, durable: bool, window: int):
+    def __init__(
+        self, at: Broker, address: str, topic: bool, size: int, durable: bool, window: int, named: bool = True
+    ):
         self.line = AmqpLine(at)
         target = performative(performatives.TARGET, [string(address), *[NULL] * 5, symbols([_kind(topic)])])
         self.line.attach(performatives.SENDER, performative(performatives.SOURCE, []), target)
-        one = _frame(address, topic, size, durable)
+        one = _frame(address, topic, size, durable, named)
         self.length = len(one)
         self.frames = bytearray(one * FRAMES)
-        self.id_at, self.time_at = one.index(b"0" * DIGITS + b"@"), one.index(b"\x83" + bytes(8)) + 1
-        self.number = 0
+        self.named, self.number = named, 0
+        if named:
+            self.id_at, self.time_at = one.index(b"0" * DIGITS + b"@"), one.index(b"\x83" + bytes(8)) + 1
         super().__init__(FRAMES, min(window, FRAMES // 2))
 
     def cut(self, at: int, some: int) -> bytes:
         length, frames = self.length, self.frames
-        now, number, id_at, time_at = int(time.time() * 1_000), self.number, self.id_at, self.time_at
+        now, number = int(time.time() * 1_000), self.number
         for place in range(at * length, (at + some) * length, length):
             _NUMBER(frames, place + NUMBER_AT, number)
             _NUMBER(frames, place + TAG_AT, number)
-            frames[place + id_at : place + id_at + DIGITS] = b"%08d" % number
-            _TIME(frames, place + time_at, now)
+            if self.named:
+                frames[place + self.id_at : place + self.id_at + DIGITS] = b"%08d" % number
+                _TIME(frames, place + self.time_at, now)
             number += 1
         self.number = number
         return bytes(frames[at * length : (at + some) * length])

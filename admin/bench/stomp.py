@@ -28,8 +28,8 @@ WARM_UP = 2_000  # messages before the first round of a case
 @dataclass(slots=True, frozen=True)
 class Case:
     """flow: producers and consumers share `queues`; fan-out: to a topic with so many consumers; backlog: first in, then
-    out. A round of it is 1/`part` of the messages of others. `ids`: those of STOMP have ids of their own, as
-    those of AMQP have."""
+    out. A round of it is 1/`part` of the messages of others. `ids`: whether messages have
+    ids of their own; None: as clients of the protocol mostly write them, so those of AMQP have."""
 
     kind: str = "flow"
     window: int = 512
@@ -40,7 +40,7 @@ class Case:
     consumers: int = 1
     queues: int = 1
     prefetch: int = 1_000
-    ids: bool = False
+    ids: bool | None = None
     part: int = 1
 
     @property
@@ -155,7 +155,8 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
                 producers.append(NatsProducer(target.at, case.size, case.window))
             elif target.at.amqp:
                 at, address, topic = target.at, name.rpartition("/")[2], kind == "topic"
-                producers.append(AmqpProducer(at, address, topic, case.size, case.persistent, case.window))
+                named = case.ids is not False
+                producers.append(AmqpProducer(at, address, topic, case.size, case.persistent, case.window, named))
             else:
                 head = f"destination:{name}{more}"
                 naming = NamingProducer(target.at, head, case.size, case.persistent, case.window) if case.ids else None

@@ -38,7 +38,9 @@ BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broke
 @click.option("--consumers", type=click.IntRange(1), default=1, show_default=True, help="Connections that receive.")
 @click.option("--queues", type=click.IntRange(1), default=1, show_default=True, help="That they are spread over.")
 @click.option("--prefetch", type=click.IntRange(1), default=1_000, show_default=True, help="Of each consumer.")
-@click.option("--ids", is_flag=True, help="Each message of STOMP has a JMSMessageID, as each of AMQP has its id.")
+@click.option(
+    "--ids/--no-ids", default=None, help="Have messages ids of their own? [default: those of AMQP, as Qpid JMS does it]"
+)
 @click.option("--amqp", is_flag=True, help="Our own server by AMQP 1.0, too, where consumers accept one by one.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
 @folder_option
@@ -56,7 +58,7 @@ def stomp(
     consumers: int,
     queues: int,
     prefetch: int,
-    ids: bool,
+    ids: bool | None,
     amqp: bool,
     rounds: int,
     folder: Path | None,

@@ -289,6 +289,8 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
     )  # fmt: skip
     by_stomp, by_amqp = rows_of("stomp", *words, "--window", 64, "--amqp", "--ids")
     assert [row.pop("broker") for row in (by_stomp, by_amqp)] == ["mombroker", "mombroker by AMQP"]
+    nameless = rows_of("stomp", *words, "--window", 64, "--amqp", "--no-ids")
+    assert [row["messages"] for row in nameless] == [4000, 4000] and all(row["rate"] > 0 for row in nameless)
     by_stomp["broker"] = by_amqp["broker"] = "mombroker"
     assert backlog["fill_rate"] > 0 and fan_out["fill_rate"] is None
     for row in [*flow, backlog, fan_out, by_stomp, by_amqp]:
