@@ -43,6 +43,17 @@ DRAWN = [
     ("ks", "8", "B/T", [PERCENT], KS),
     ("groups", "II-rpc", "destinations", ["ms until the last reply"], SIZES),
     ("groups", "II-stream", "destinations", ["messages a second", "kB a second to all, in all"], SIZES),
+    ("groups", "III-rpc", "destinations", ["ms until the last reply"], SIZES),
+    ("groups", "III-stream", "destinations", ["messages a second", "kB a second to each"], SIZES),
+    ("groups", "7", "destinations", ["ms until the last reply"], ["CBCAST, 1k", "ABCAST, 1k"]),
+    ("groups", "order", "put in order at a time", ["CBCASTs of an ABCAST"],
+     ["senders in turn, the token stays", "one sender, the token goes there"]),
+    ("groups", "flush", "members of the new view", ["flush messages", "with those that tell the view"],
+     ["to each other", "through a coordinator"]),
+    ("groups", "I", "clients, or parts of a hierarchy", ["most fields of a multicast"],
+     ["peers", "one group for all clients", "a group for each client", "diffusion", "a hierarchy"]),
+    ("groups", "conservative", "chance to send in the same group again", ["ms from send to delivery"],
+     ["all vectors", "the conservative rule"]),
     ("groups", "compression", "members of the group", ["% of all fields", "bytes of control"],
      ["one at a time", "in bursts of 10"]),
     ("groups", "V", "bytes of a message", ["µs of CPU a message, in the core"], ["a pair causal", "a pair FIFO"]),
@@ -52,7 +63,9 @@ DRAWN = [
     ("domains", "12", "servers (log)", [f"{TRIP} (log)", f"{STAMPS} (log)"], LAYOUTS),
 ]  # fmt: skip
 FIGURES = [(paper, figure, *what) for paper, figures, *what in DRAWN for figure in figures.split()]
-NOTHING_THERE = {("groups", "II-stream", 1): {"S, null"}}  # messages without a byte have no kB a second
+NOTHING_THERE = {
+    ("groups", stream, 1): {"S, null"} for stream in ("II-stream", "III-stream")
+}  # messages without a byte have no kB a second
 
 
 def rows(points, figure):
