@@ -325,6 +325,9 @@ class Names(Replicated):
         if name not in self.known:
             self.known[name] = id
             self.keep(name, id)
+            if not asker and self._is_nobody(name, id):  # who waits for the name here waits until it is free
+                self.forget(name, id)
+                return
             self.on_known(name)
         if not asker:  # it is told again, as after a loss
             if decided:  # perhaps that it has moved is lost
@@ -348,6 +351,9 @@ class Names(Replicated):
             self.keep(name, None)
             self._pair(name, "")
             self.on_change(name)
+            if name in self.wanted:  # its creation was lost
+                self.wanted.discard(name)
+                self.on_known(name)
 
     def _moved(self, name: str, id: str, to: str) -> None:
         if self.known.get(name) == id != to:

@@ -95,6 +95,29 @@ def test_the_name_of_an_agent_whose_creation_was_lost_is_free_again():
     assert all(name in server.names.known for name, server in bus.servers.items())
 
 
+def test_who_was_to_make_an_agent_sends_nothing_to_it_when_its_creation_was_lost():
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    names = bus.servers["b"].names
+    for name in "acde":
+        bus.servers[name].names._named("late", "b/late", "b")  # and b has not heard of it, nor has it been made
+    names.wanted.add("late")
+    met = []
+
+    def on_known(name):  # as who waits
+        if name == "late":
+            met.append(names.known.get(name))
+            names.wanted.add(name)
+
+    names.on_known = on_known
+    bus.crash("c")
+    for domain, server in (("x", "a"), ("y", "d")):
+        lose(bus, "c", domain, server)
+    replace_store(bus, "c", "a")
+    assert met == [None, None], "at the loss, and when the name is free"
+    assert not [name for name, server in bus.servers.items() if "late" in server.names.known]
+
+
 def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():
     bus = Bus(made(ROUTER))
     bus.pump()
