@@ -10,6 +10,7 @@ from mombroker.core.causality import Event, Verdict, check
 from mombroker.core.damage import DAMAGED
 from mombroker.core.ids import home_of, identity
 from mombroker.core.journeys import NOT_HERE, lives
+from mombroker.core.names import CREATE
 from mombroker.core.reconfiguration import SWITCHED
 from mombroker.core.trace import Record
 from mombroker.sim.mischief import Trial
@@ -126,6 +127,15 @@ def _told_itself(logs: list[list[Record]]) -> set[MessageId]:
     }  # fmt: skip
 
 
+def _unmade(logs: list[list[Record]], fates: Fates) -> set[str]:
+    """The agents of which a creation was lost with a server: their names are free again, and may be taken again."""
+    return {
+        dest for log in logs for record in log
+        if record.kind == "send" and record.detail == CREATE for dest in record.dests
+        if (how := fates.dead.get(((record.origin, record.number), dest), "")) == GONE or "which is lost" in how
+    }  # fmt: skip
+
+
 def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Verdict]]:
     """What is wrong with a run, and the outsider's verdicts on it."""
     ghosts = cluster.losses.ghosts if cluster.losses is not None else []
@@ -166,6 +176,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
                 wrong += more.faults()
     stays = Stays([(node.name, node.trace) for node in [*ghosts, *nodes]])
     lost_agents = stays.on({ghost.name for ghost in ghosts})
+    unmade = _unmade(logs, fates) if ghosts else set()
     booted = [node.server for node in nodes if hasattr(node, "server")]
     servers = set(max(booted, key=lambda server: server.truth.number).topology.servers if booted else ())
     if cluster.relayouts is not None:
@@ -175,6 +186,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
             reason not in ("expired", "nobody is there", "a repeat", "not of its view", DAMAGED, GONE)
             and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
             and not (reason == "unknown agent" and (agent in lost_agents or (ghosts and agent not in stays.of)))
+            and not (reason == "unknown agent" and agent in unmade and (id, agent) in stays.before)
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers
@@ -213,11 +225,15 @@ class Stay:
 
 
 class Stays:
-    """Those of the agents of all logs, in the order of each log. An agent that is lost with a server may begin anew."""
+    """Those of the agents of all logs, in the order of each log. An agent that is lost with a server may begin anew.
+
+    before    messages that were dead letters where their agent had not lived yet
+    """
 
     def __init__(self, logs: list[tuple[str, list[Record]]]):
         self.of: dict[str, list[Stay]] = {}
         self.last: list[dict[str, Stay]] = []  # by log
+        self.before: set[tuple[MessageId, str]] = set()
         for server, log in logs:
             here: dict[str, Stay] = {}
             self.last.append(here)
@@ -226,6 +242,8 @@ class Stays:
 
     def _read(self, server: str, here: dict[str, Stay], record: Record) -> None:
         kind, agent = record.kind, record.agent
+        if kind == "dead" and agent not in here:
+            self.before.add(((record.origin, record.number), agent))
         reacts = kind == "react" and "/_" not in agent and not record.detail  # else it was no reaction
         if kind == "move" and record.detail == "left":
             here[agent].to = record.peer

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from mombroker.core.batch import InRow
-from mombroker.sim.checkers import judge
+from mombroker.core.trace import Record
+from mombroker.sim.checkers import Stays, judge
 from mombroker.sim.faults import Faults
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
@@ -97,3 +98,8 @@ def test_it_judges_servers_by_what_they_hand_over():
     delivered = [at for at, event in enumerate(node.events) if event[0] == "deliver"]
     node.events[delivered[0]], node.events[delivered[-1]] = node.events[delivered[-1]], node.events[delivered[0]]
     assert any("among servers" in line for line in judge(made)[0])
+
+
+def test_a_dead_letter_is_before_its_agent_only_until_that_is_made():
+    made, early, late = (Record(kind, "a", at, "b/q") for at, kind in enumerate(("create", "dead", "dead")))
+    assert Stays([("b", [early, made, late])]).before == {(("a", 1), "b/q")}
