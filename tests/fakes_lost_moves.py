@@ -19,3 +19,8 @@ def waits_for_ever(lost: Method) -> Method:
 def one_home(left: Method) -> Method:
     """The name of what moves goes with one home, as any other."""
     return lambda names, name, id: False
+
+
+def takes_all(early: Method) -> Method:
+    """What was for a former queue waits with what is for this one."""
+    return lambda arrival: False

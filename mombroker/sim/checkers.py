@@ -6,6 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from zlib import crc32
 
+from mombroker.broker.queue.arrival import FORMER
 from mombroker.core.causality import Event, Verdict, check
 from mombroker.core.damage import DAMAGED
 from mombroker.core.ids import home_of, identity
@@ -187,6 +188,7 @@ def judge(cluster: Trial, at_rest: bool = True) -> tuple[list[str], dict[str, Ve
             and not (cluster.losses is not None and ("which is lost" in reason or agent.count("/") > 1))
             and not (reason == "unknown agent" and (agent in lost_agents or (ghosts and agent not in stays.of)))
             and not (reason == "unknown agent" and agent in unmade and (id, agent) in stays.before)
+            and not (reason.startswith(FORMER) and (agent in lost_agents or agent in unmade))
             and agent not in fates.deleted
             and not agent.endswith("/nobody")
             and agent.partition("/")[0] in servers

@@ -15,12 +15,13 @@ from mombroker.core.errors import StoreError, UnknownNotification
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 
+FORMER = "it was for the former"
 BEHIND = "b"  # what was sent to the new home directly
 
 
 class Arrival:
     """1. What is sent here directly waits in BEHIND, in order, until the former home has said that all is here, or is
-    lost.
+    lost. What comes before the name can mean this home was for a former one, which is lost or deleted: nobody has it.
     2. It ends with its name: without one, and without a former home, it takes nothing.
 
     source     the id at the former home
@@ -44,10 +45,12 @@ class Arrival:
     # -- what comes ----------------------------------------------------------------------------------------------
 
     def keeps(self, message: ClientMessage, envelope: Message) -> bool:
-        """Keep what has not come by the former home until that has ended."""
+        """Keep what has not come by the former home until that has ended. Raises UnknownNotification."""
         if self.releasing or self.step == OPEN:
             return False
         queue = self.queue
+        if self._early():
+            raise UnknownNotification(f"{FORMER} {queue.id}, which is gone: send it again, by name")
         queue.service.set_by_our_clock(message, envelope)
         id = message.message or f"{envelope.origin}#{envelope.number}"
         item = QueuedMessage(0, 0, id, message)
@@ -57,6 +60,12 @@ class Arrival:
         queue.accept(behind)
         queue.touch()
         return True
+
+    def _early(self) -> bool:
+        """Does the name not mean this queue yet, and has nobody asked for that?"""
+        queue = self.queue
+        queues = queue.name.startswith("queue:")  # a subscription takes by its entries
+        return queues and self.step == FILLS and queue.natives.names.known.get(queue.name) != queue.id
 
     def redirects(self, note: Consume, session: str) -> bool:
         refused = note.browser and self.step != OPEN

@@ -10,6 +10,7 @@ from mombroker.broker.queue.queue import Queue
 from mombroker.core.message import new_message
 from mombroker.core.reaction import DELETE
 from tests.broker.bench import THREE, Broker
+from tests.broker.queue.test_moves_and_losses import rounds
 from tests.core.bus import topology
 
 FOUR = topology({"x": "ab", "y": "bc", "z": "bd"})
@@ -290,6 +291,21 @@ def test_requests_follow_the_old_id_to_whoever_has_the_name_and_messages_do_not(
     b.servers["d"].natives.send(new_message(late.tx, "d/_admin", ("a/queue:orders",), DELETE, b""))
     b.pump()
     assert "queue:orders" not in b.servers["a"].names.known
+
+
+def test_what_was_for_a_former_queue_of_this_id_is_a_dead_letter():
+    b = Broker(FOUR)
+    b.connect("a").send("queue:orders", "1")
+    b.queue("queue:orders").depart("b")
+    while "b/queue:orders" not in b.servers["b"].natives.agents:
+        assert not rounds(b, 1), "it moves"
+    late = b.servers["d"].natives
+    late.post("d/_late", "b/queue:orders", ClientMessage("queue:orders", "queue:orders", body=b"former"))
+    b.pump()
+    b.connect("d").send("queue:orders", "2")
+    assert home(b) == "b" and b.connect("c").subscribe("s", "queue:orders").texts == ["1", "2"]
+    (dead,) = b.records("b", "dead")
+    assert dead["detail"] == "it was for the former b/queue:orders, which is gone: send it again, by name"
 
 
 def test_credit_and_drains_go_over_with_their_consumer():
