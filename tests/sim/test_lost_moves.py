@@ -35,7 +35,7 @@ CONTROLS = {
 }
 
 
-@pytest.mark.parametrize("seed", [2, 10, 17, 19, 20, 25, 42, 80])
+@pytest.mark.parametrize("seed", [2, 10, 17, 19, 20, 25, 42, 80, 7025])
 def test_some_seeds_are_clean(seed):
     assert wrong(seed) == []
 

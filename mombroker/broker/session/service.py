@@ -603,7 +603,7 @@ class Sessions(Native):
             if (to := self.natives.names.successor(agent)) and self._follow(message, agent, to):
                 return True
             if message.type == Taken.wire:
-                if home_of(agent) == self.tx.name:  # else it is lost on its way
+                if home_of(agent) == self.tx.name and agent not in self.natives.agents:  # else it is lost on its way
                     topic = kind.startswith("topic:")
                     post(agent, message.source, Opens(message.source) if topic else Page(step=CLOSED))
             elif message.type in (ClientMessage.wire, Run.wire) and kind.startswith("topic:"):

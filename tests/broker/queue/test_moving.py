@@ -6,6 +6,7 @@ import pytest
 
 from mombroker.broker.commands import Disposition, Flow
 from mombroker.broker.message import ClientMessage
+from mombroker.broker.protocol import Taken
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.message import new_message
 from mombroker.core.reaction import DELETE
@@ -306,6 +307,18 @@ def test_what_was_for_a_former_queue_of_this_id_is_a_dead_letter():
     assert home(b) == "b" and b.connect("c").subscribe("s", "queue:orders").texts == ["1", "2"]
     (dead,) = b.records("b", "dead")
     assert dead["detail"] == "it was for the former b/queue:orders, which is gone: send it again, by name"
+
+
+def test_a_receipt_that_a_loss_has_taken_from_a_queue_that_is_there_does_not_end_its_move():
+    b = Broker(FOUR)
+    b.connect("a").send("queue:orders", "1")
+    b.queue("queue:orders").depart("b")
+    while "b/queue:orders" not in b.servers["b"].natives.agents:
+        assert not rounds(b, 1), "it moves"
+    receipt = new_message(b.servers["b"].tx, "b/queue:orders", ("a/queue:orders",), Taken.wire, b"")
+    assert b.servers["a"].clients.orphan(receipt, "a/queue:orders")  # it had waited for what only a lost server had
+    b.pump()
+    assert home(b) == "b" and here(b).messages.count == 1
 
 
 def test_credit_and_drains_go_over_with_their_consumer():
