@@ -312,6 +312,7 @@ def test_a_replica_is_replaced_while_messages_go_on(tmp_path):
     assert row["messages"] == 3_000 and row["rate_meanwhile"] > 0 and row["new_peak_mb"] > 10
 
 
+@pytest.mark.long
 def test_growth_runs_each_curve_at_each_size(tmp_path):
     sizes = ["--destinations", "1,300", "--selectors", "1,3", "--connections", "0,2", "--backlog", "3000,4000"]
     rows = rows_of("growth", "--messages", 4000, "--rounds", 1, "--folder", tmp_path, *sizes)
@@ -361,6 +362,7 @@ def test_a_percentile_counts_weights():
     assert [stomp.weighted(waits, part) for part in (0.005, 0.5, 0.99, 1.0)] == [0.1, 0.2, 0.2, 0.9]
 
 
+@pytest.mark.long
 def test_back_ends_of_a_domain_of_servers_take_turns():
     rows = domain.measure(["matrix", "abcast"], members=4, seconds=1.0, rounds=1)
     assert [row["ordering"] for row in rows] == ["matrix", "abcast"] and rows[0]["of_first"] == 1

@@ -20,15 +20,15 @@ def kind(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["steady", "restarted"])
 @pytest.mark.parametrize("name", names())
-def test_a_back_end_stands_every_schedule_of_two_messages(name, restarts):
-    found = explore(backend(name), sends=2, restarts=restarts, **kind(name))
+def test_a_back_end_stands_every_schedule_of_one_message_or_two(name, restarts):
+    found = explore(backend(name), sends=1 if backend(name).own else 2, restarts=restarts, **kind(name))
     assert found.states > found.ends > 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("restarts", [False, True], ids=["steady", "restarted"])
 @pytest.mark.parametrize("name", names())
-def test_every_back_end_stands_every_schedule_of_three_messages(name, restarts):
+def test_every_back_end_stands_every_schedule_of_two_messages_or_three(name, restarts):
     explore(backend(name), sends=2 if backend(name).own else 3, restarts=restarts, **kind(name))
 
 

@@ -11,7 +11,14 @@ from mombroker.sim.seeds import cluster, run
 from tests.fakes_bus import replaced
 from tests.fakes_clients import paced
 
-SEEDS = {"everything": 12, "queues": 5, "openings": 6, "choices": 6}  # of the others, each about one promise, 8
+SEEDS = {
+    "everything": 12,
+    "queues": 5,
+    "openings": 6,
+    "choices": 6,
+    "joins": 4,
+    "moving-heirs": 5,
+}  # of the others, each about one promise, 8
 
 
 def all_clean(program: str, seeds: range) -> Counter[str]:
