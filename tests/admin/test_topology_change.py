@@ -172,7 +172,7 @@ WRONG = [
     lambda text, rng: text.replace('registry = "a"', f'registry = "{rng.choice("bcdz")}"'),
     lambda text, rng: text.replace('registry = "a"\n', ""),
     lambda text, rng: text + f'\n[domains.z{rng.randrange(9)}]\nservers = ["{rng.choice("ab")}", "d"]\n',
-    lambda text, rng: text + f'\n[domains.z]\nservers = ["{rng.choice("abcd")}"]\n',
+    lambda text, rng: text + rng.choice(["\n[domains.z]\nservers = []\n", '\n[domains.z]\nservers = ["nobody"]\n']),
     lambda text, rng: text + f'\n[domains.z]\nservers = ["d", "{rng.choice(["e", "paris"])}"]\n',
     lambda text, rng: text.replace('server = "d"', f'server = "{rng.choice("abc")}"'),
     lambda text, rng: text.replace('ordering = "matrix"', f'ordering = "{rng.choice(["fast", "daisies", "fifo"])}"'),

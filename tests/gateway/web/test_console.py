@@ -235,7 +235,8 @@ def test_of_many_that_were_near_the_message_itself_is_shown(page):
     place = "(document.querySelector('.ways .mine line').getBoundingClientRect())"
     assert 0 < page.until(f"(({place}.left > 0 && {place}.right < innerWidth) && {place}.left)") < 1280
     assert page.js("document.querySelector('.ways').getBoundingClientRect().left") < 0
-    assert 0 < page.until("document.querySelector('.ways .names').getBoundingClientRect().left") < 40
+    names = "document.querySelector('.ways .names').getBoundingClientRect().left"
+    assert 0 < page.until(f"{names} > 0 && {names}") < 40, "they follow what is scrolled"
 
 
 def test_what_clients_send_stays_text(page):
