@@ -17,7 +17,7 @@ from mombroker.broker.protocol import Publish
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record
-from mombroker.lab import diagram
+from mombroker.lab import stories
 from mombroker.net import config
 from mombroker.store.reader import SqliteReader
 
@@ -33,7 +33,7 @@ def of_message(file: Path, message: str) -> dict[str, Any]:
     """Of `SERVER#NUMBER`, or of what was sent to a `DESTINATION@NS` then, which is how one is found whose client has
     given it an id of its own.
 
-    `arrows` are packets between servers, as lab/diagram.py has them, those of the message and some around it;
+    `arrows` are packets between servers, as lab/stories.py has them, those of the message and some around it;
     `stations` its records, by time, which is each server's own; `left_out` servers whose stores are not here. Raises
     MomError."""
     if not (_ID.fullmatch(message) or _SENT.fullmatch(message)):
@@ -64,7 +64,7 @@ def _told(topology: Topology, readers: dict[str, SqliteReader], message: str) ->
             "reads all of them"
         )
     cut = [name for name, begin in begins.items() if begin or not logs[name]]
-    story = diagram.logged(logs, topology, cut)
+    story = stories.logged(logs, topology, cut)
     around = story.around(message) if message in {arrow.message for arrow in story.arrows} else None
     return {
         "message": message,

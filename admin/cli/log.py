@@ -92,12 +92,13 @@ def diagram(message: str, file: Path, target: Path) -> None:
       mom log diagram 'paris#17' --to why.svg
     """
     from mombroker.lab import diagram as drawing
+    from mombroker.lab import stories
 
     topology = options.load(file)
     places = _places(options.found(file), topology)
     readers = {name: store.read(data) for name, data in places.items()}
     cut = [name for name, reader in readers.items() if beginning(reader) > 1]
-    story = drawing.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
+    story = stories.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
     if message not in {arrow.message for arrow in story.arrows}:
         raise MomError(f"no packet of {message!r} is in the logs: it never left its server, or its records are gone")
     write(target, drawing.svg(story.around(message), f"around {message}", message, clock=True))
@@ -175,15 +176,15 @@ def trace(file: Path, otlp: str | None, target: Path | None) -> None:
       mom log trace --otlp http://localhost:4318
       mom log trace --to traces.jsonl
     """
-    from mombroker.lab import diagram as drawing
     from mombroker.lab import otlp as traces
+    from mombroker.lab import stories
 
     if (otlp is None) is (target is None):
         raise click.UsageError("name a collector by --otlp, or a file by --to")
     topology = options.load(file)
     readers = {name: store.read(data) for name, data in _places(options.found(file), topology).items()}
     cut = [name for name, reader in readers.items() if beginning(reader) > 1]
-    story = drawing.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
+    story = stories.logged({name: every(reader) for name, reader in readers.items()}, topology, cut)
     found = traces.batches(story, topology.name)
     if target is not None:
         write(target, "".join(f"{json.dumps(batch)}\n" for batch in found))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.lab.bus import Bus
     from mombroker.lab.bus_workloads import Send
-    from mombroker.lab.diagram import Story
     from mombroker.lab.domain import Network
+    from mombroker.lab.stories import Story
     from mombroker.lab.whatif import Id, Traffic
     from mombroker.sim.world import World
     from mombroker.store.reader import SqliteReader
@@ -395,7 +395,7 @@ def diagram(
       mom sim diagram isis --changes 2 --to isis.svg
     """
     from mombroker import ordering as orderings
-    from mombroker.lab import diagram as drawing
+    from mombroker.lab import stories
     from mombroker.lab.isis.story import played as group_story
 
     if ordering not in (names := [*orderings.names(), ISIS]):
@@ -409,7 +409,7 @@ def diagram(
     def played(seed: int) -> "Story":
         if ordering == ISIS:
             return group_story(servers, sends, total, changes, seed)
-        return drawing.played(ordering, servers, sends, multicasts, seed)
+        return stories.played(ordering, servers, sends, multicasts, seed)
 
     seeds = range(1, SEEDS + 1) if seed is None else [seed]
     for seed in seeds:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from mombroker import __version__
-from mombroker.lab.diagram import Arrow, Story
+from mombroker.lab.stories import Arrow, Story
 
 PRODUCER, CONSUMER = 4, 5  # kinds of spans
 BATCH = 500  # messages of one request

@@ -15,9 +15,9 @@ from mombroker.agents.testing import Bus as AgentBus
 from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 from mombroker.core.trace import Record
-from mombroker.lab import diagram, recording
+from mombroker.lab import diagram, recording, stories
 from mombroker.lab.communities import communities
-from mombroker.lab.diagram import Arrow, Story
+from mombroker.lab.stories import Arrow, Story
 
 SVG = "{http://www.w3.org/2000/svg}"
 RELAY = Story(
@@ -74,7 +74,7 @@ def test_the_axis_tells_when_packets_left_and_came(clock, told):
 
 @pytest.mark.parametrize("backend", ["matrix", "rst", "ks", "vector", "overlay", "daisy", "abcast"])
 def test_hovering_over_a_packet_tells_its_stamp(backend):
-    root = ElementTree.fromstring(diagram.svg(diagram.played(backend, 4, 6, 0.5, 1), "title"))
+    root = ElementTree.fromstring(diagram.svg(stories.played(backend, 4, 6, 0.5, 1), "title"))
     titles = [each.text for each in root.iter(f"{SVG}title")]
     assert titles and all(
         re.search(r", stamp of \d+ bytes?, \d+ integers?, [0-9a-f]{2}( [0-9a-f]{2})*", each) for each in titles
@@ -82,8 +82,8 @@ def test_hovering_over_a_packet_tells_its_stamp(backend):
 
 
 def test_a_long_stamp_is_shown_by_its_first_bytes():
-    assert diagram.stamped(b"\x01\xff", 2) == "2 bytes, 2 integers, 01 ff"
-    assert diagram.stamped(bytes(40), 9) == f"40 bytes, 9 integers, {'00 ' * 31}00 ..."
+    assert stories.stamped(b"\x01\xff", 2) == "2 bytes, 2 integers, 01 ff"
+    assert stories.stamped(bytes(40), 9) == f"40 bytes, 9 integers, {'00 ' * 31}00 ..."
 
 
 @pytest.mark.parametrize(("backend", "servers", "waits"), [("matrix", 4, True), ("ks", 3, True), ("fifo", 2, False)])
@@ -121,22 +121,22 @@ def test_moments_are_in_order_and_neither_too_near_nor_too_far():
 )
 def test_a_domain_tells_its_story(backend, servers):
     """Every delivery is a dot; the same seed draws the same picture."""
-    story = diagram.played(backend, servers, 100, 0.5, 1)
+    story = stories.played(backend, servers, 100, 0.5, 1)
     assert all(
         arrow.came >= arrow.left and (not arrow.delivered or arrow.delivered >= arrow.came) for arrow in story.arrows
     )
-    assert story == diagram.played(backend, servers, 100, 0.5, 1)
+    assert story == stories.played(backend, servers, 100, 0.5, 1)
     waited = [arrow for arrow in story.arrows if arrow.held]
     assert all(arrow.waited_for for arrow in waited) and (waited or backend in ("overlay", "fifo"))
     came = {(arrow.message, arrow.to, arrow.came) for arrow in story.arrows}
     assert all((arrow.waited_for, arrow.to, arrow.delivered) in came for arrow in waited), "what came then set it free"
     events = sum(3 if arrow.held else 2 for arrow in story.around("m5").arrows)
-    assert events <= diagram.MOST
+    assert events <= stories.MOST
 
 
 def test_what_only_counts_is_drawn_to_all_that_it_is_not_for():
     """Under `vector` a message goes to every member, its body to its destinations alone."""
-    story = diagram.played("vector", 4, 40, 0.3, 1)
+    story = stories.played("vector", 4, 40, 0.3, 1)
     for message in {arrow.message: None for arrow in story.arrows}:
         assert len({arrow.to for arrow in story.arrows if arrow.message == message}) == 3
     assert all(arrow.bare == arrow.passed == (not arrow.delivered) for arrow in story.arrows)
@@ -146,7 +146,7 @@ def test_what_only_counts_is_drawn_to_all_that_it_is_not_for():
     assert [each.get("fill") for each in root.iter(f"{SVG}circle")].count("#fff") == bare
     assert sum(each.get("stroke-dasharray") is not None for each in root.iter(f"{SVG}line")) == bare
     assert any((each.text or "").startswith("dashed: without the body") for each in root.iter(f"{SVG}text"))
-    assert not any(arrow.bare for arrow in diagram.played("ks", 4, 40, 0.3, 1).arrows)
+    assert not any(arrow.bare for arrow in stories.played("ks", 4, 40, 0.3, 1).arrows)
 
 
 def test_the_cause_is_there_however_far_it_went_and_no_link_leads_nowhere():
@@ -155,7 +155,7 @@ def test_the_cause_is_there_however_far_it_went_and_no_link_leads_nowhere():
     cause, asked = Arrow("m1", "a", "c", 1, 5, 1150), Arrow("m2", "b", "c", 1010, 1020, 1150, "m1")
     other = Arrow("m3", "a", "c", 1011, 1021, 1160, "far")
     story = Story(["a", "b", "c"], [cause, asked, other, *near]).around("m2")
-    assert cause in story.arrows and sum(arrow.events for arrow in story.arrows) <= diagram.MOST
+    assert cause in story.arrows and sum(arrow.events for arrow in story.arrows) <= stories.MOST
     root = ElementTree.fromstring(diagram.svg(Story(story.processes, [cause, asked, other]), "title"))
     assert links(root) == ["#m1"] and len(list(root.iter(f"{SVG}rect"))) == 1 + 3
     assert any("for far" in (each.text or "") for each in root.iter(f"{SVG}title"))
@@ -163,13 +163,13 @@ def test_the_cause_is_there_however_far_it_went_and_no_link_leads_nowhere():
 
 @pytest.mark.parametrize(("backend", "seed"), [("ks", 3), ("ks", 4), ("vector", 1), ("daisy", 1)])
 def test_with_what_waited_is_drawn_what_it_waited_for(backend, seed):
-    story = diagram.played(backend, 12, 40, 0.6, seed)
+    story = stories.played(backend, 12, 40, 0.6, seed)
     for middle in [arrow.message for arrow in story.arrows if arrow.held][:8]:
         near = story.around(middle)
         held = [arrow for arrow in near.arrows if arrow.held]
         drawn = {(arrow.message, arrow.to) for arrow in near.arrows}
         assert held and all((arrow.waited_for, arrow.to) in drawn for arrow in held)
-        assert sum(arrow.events for arrow in near.arrows) <= diagram.MOST
+        assert sum(arrow.events for arrow in near.arrows) <= stories.MOST
         assert len(links(ElementTree.fromstring(diagram.svg(near, "title")))) == len(held)
 
 
@@ -239,12 +239,12 @@ def test_a_name_is_within_the_picture_and_beside_no_other_and_no_name_of_a_proce
 def test_a_name_stands_where_the_message_was_sent(backend, servers):
     """What was passed on is drawn with its way there."""
     for seed in range(1, 40):
-        story = diagram.played(backend, servers, 12, 0.3, seed)
+        story = stories.played(backend, servers, 12, 0.3, seed)
         sender = {arrow.message: arrow.frm for arrow in story.arrows if not arrow.onward}
         held = [arrow.message for arrow in story.arrows if arrow.held]
         for middle in dict.fromkeys([*held[:1], *sorted(sender)[:4]]):
             near = story.around(middle)
-            assert sum(arrow.events for arrow in near.arrows) <= diagram.MOST
+            assert sum(arrow.events for arrow in near.arrows) <= stories.MOST
             root = ElementTree.fromstring(diagram.svg(near, "title", middle))
             line = {text.text: float(text.get("y")) - 4 for text in root.iter(f"{SVG}text") if text.get("x") == "12"}
             for name in (each for each in root.iter(f"{SVG}text") if each.get("id")):
@@ -257,10 +257,10 @@ def test_a_name_stands_where_the_message_was_sent(backend, servers):
 def test_where_the_way_before_is_not_known_a_name_says_that_it_is_passed_on():
     logs = {name: records for name, records in ACROSS.items() if name in ("c", "r")}
     logs["r"] = [record("forward", "a#1", "left", "x", 0, 30, 30, 30, [("right", "c")])]
-    story = diagram.logged(logs, BUS).around("a#1")
+    story = stories.logged(logs, BUS).around("a#1")
     assert [(arrow.frm, arrow.to, arrow.onward) for arrow in story.arrows] == [("r", "c", True)]
     assert ">a#1, passed on</text>" in diagram.svg(story, "title")
-    whole = diagram.logged(ACROSS, BUS).around("a#1", most=4)
+    whole = stories.logged(ACROSS, BUS).around("a#1", most=4)
     assert [(arrow.frm, arrow.to) for arrow in whole.arrows] == [("a", "b"), ("a", "r")] and not any(
         arrow.onward for arrow in whole.arrows
     )
@@ -317,13 +317,13 @@ ACROSS = {
 
 
 def test_of_packets_in_logs_the_size_of_the_stamp_is_told():
-    story = diagram.logged(ACROSS, BUS)
+    story = stories.logged(ACROSS, BUS)
     assert [arrow.stamp for arrow in story.arrows] == ["7 bytes, 3 integers"] * 3
     assert diagram.svg(story, "title").count(", stamp of 7 bytes, 3 integers<") == 3
 
 
 def test_what_a_router_only_passes_on_is_a_ring():
-    story = diagram.logged(ACROSS, BUS)
+    story = stories.logged(ACROSS, BUS)
     assert [(a.frm, a.to, a.left, a.came, a.passed) for a in story.arrows] == [
         ("a", "b", 10, 20, False), ("a", "r", 10, 30, True), ("r", "c", 30, 90, False)
     ]  # fmt: skip
@@ -339,14 +339,14 @@ def test_what_is_passed_on_later_came_from_where_it_was_sent():
         "r": [record("relay", "a#1", "flat", "b", 0, 50, 0, 50, [("flat", "c")])],
         "c": [record("react", "a#1", "flat", "r", 10, 60, 60, 65)],
     }
-    (one, two) = diagram.logged(logs, made).arrows
+    (one, two) = stories.logged(logs, made).arrows
     assert (one.frm, one.to, one.left, one.came, one.latest, one.onward) == ("a", "r", 10, 50, True, False)
     assert (two.frm, two.to, two.latest, two.onward) == ("r", "c", False, True)
 
 
 def test_what_is_for_agents_of_the_router_too_is_a_delivery():
     logs = ACROSS | {"r": [*ACROSS["r"], record("react", "a#1", "left", "a", 10, 30, 30, 40)]}
-    assert not any(arrow.passed for arrow in diagram.logged(logs, BUS).arrows)
+    assert not any(arrow.passed for arrow in stories.logged(logs, BUS).arrows)
 
 
 def test_what_was_missing_is_what_is_waited_for():
@@ -364,7 +364,7 @@ def test_what_was_missing_is_what_is_waited_for():
             record("react", "c#1", "right", "c", 2, 59, 59, 59),
         ],
     }
-    story = diagram.logged(logs, BUS)
+    story = stories.logged(logs, BUS)
     assert [(a.message, a.waited_for) for a in story.arrows if a.held] == [("b#1", "a#1"), ("b#2", "b#1")]
 
 
@@ -380,7 +380,7 @@ def test_what_waited_when_its_server_died_came_when_it_began_to_wait(noted):
             record("react", "r#1", "left", "r", 2, 0, 50, 51),
         ],
     }
-    story = diagram.logged(logs, BUS)
+    story = stories.logged(logs, BUS)
     (arrow,) = [arrow for arrow in story.arrows if arrow.message == "r#1"]
     assert (arrow.left, arrow.came, arrow.delivered, arrow.waited_for) == (
         (2, 20, 50, "a#1") if noted else (2, 50, 50, "")
@@ -391,18 +391,18 @@ def test_what_waited_when_its_server_died_came_when_it_began_to_wait(noted):
 def test_logs_that_are_not_there_leave_out_what_only_they_know():
     """The origin's clock is in all records; when a router sent it on, only the router knows."""
     logs = {name: records for name, records in ACROSS.items() if name in ("b", "c")}
-    story = diagram.logged(logs, BUS)
+    story = stories.logged(logs, BUS)
     assert [(a.frm, a.to, a.left) for a in story.arrows] == [("a", "b", 10)]
     assert story.around("a#1").processes == ["b", "a"] and diagram.svg(story.around("a#1"), "title")
 
 
 def test_what_a_domain_did_is_drawn_when_it_is_no_longer_in_the_file():
     logs = ACROSS | {"c": [record("hold", "a#1", "right", "r", 10, 90, missing=[(0, 1)]), *ACROSS["c"]]}
-    story = diagram.logged(logs, layouts.build({"left": ("a", "b")}))
+    story = stories.logged(logs, layouts.build({"left": ("a", "b")}))
     assert [(a.frm, a.to) for a in story.arrows] == [("a", "b"), ("a", "r"), ("r", "c")]
     assert diagram.svg(story.around("a#1"), "title")
     logs = {"c": [record("react", "r#1", "right", "r", 10, 90, 90, 95)]}
-    assert diagram.svg(diagram.logged(logs, layouts.build({"left": ("a", "b")})).around("r#1"), "title")
+    assert diagram.svg(stories.logged(logs, layouts.build({"left": ("a", "b")})).around("r#1"), "title")
 
 
 def flat(names, backend="vector"):
@@ -433,7 +433,7 @@ def counted(number):
 @pytest.mark.parametrize("number", [1, 2])
 def test_what_had_no_body_is_named_by_its_number_among_its_sender_s(number):
     """It has no record where it went. It came when what waited for it was in order, at the latest."""
-    story = diagram.logged(counted(number), VECTOR)
+    story = stories.logged(counted(number), VECTOR)
     (held,) = [arrow for arrow in story.arrows if arrow.held]
     assert (held.message, held.to, held.waited_for) == ("b#1", "c", f"a#{number}")
     (bare,) = [arrow for arrow in story.arrows if arrow.bare]
@@ -450,13 +450,13 @@ def test_what_the_logs_cannot_name_they_say_so_of():
     later["a"].append(record("send", "a#3", sent=3, done=3, out=[("flat", "c")]))
     later["c"].insert(0, record("react", "a#3", "flat", "a", 3, 15, 15, 16))
     for found, cut in ((logs, ["a"]), ({name: logs[name] for name in "bc"}, []), (later, [])):
-        story = diagram.logged(found, VECTOR, cut)
+        story = stories.logged(found, VECTOR, cut)
         assert [arrow.waited_for for arrow in story.arrows if arrow.held] == [""]
         assert "waited 0.00 ms for an earlier message that the logs do not name<" in diagram.svg(story, "title")
         assert not any(arrow.bare for arrow in story.arrows)
     send = logs["a"][1]
     logs["a"][1] = send._replace(dests=("b/x", "c/x"))
-    story = diagram.logged(logs, VECTOR)
+    story = stories.logged(logs, VECTOR)
     assert [arrow.waited_for for arrow in story.arrows if arrow.held] == ["a#2"]
     assert not any(arrow.bare for arrow in story.arrows)
 
@@ -468,7 +468,7 @@ def test_a_bus_under_vector_names_what_each_message_waited_for(tmp_path):
     topology = flat(names)
     truth = recording.record(topology, recording.paced(traffic.sends(150), 400), tmp_path)
     logs = {name: [*every(store.read(tmp_path / name))] for name in names}
-    story = diagram.logged(logs, topology)
+    story = stories.logged(logs, topology)
     held = [arrow for arrow in story.arrows if arrow.held]
     ways = {(arrow.message, arrow.to): arrow for arrow in story.arrows}
     causes = [ways[arrow.waited_for, arrow.to] for arrow in held]
@@ -504,7 +504,7 @@ def test_of_what_came_at_once_that_is_waited_for_which_has_the_number(backend, n
 
 
 def waits(logs, topology):
-    return {arrow.message: arrow.waited_for for arrow in diagram.logged(logs, topology).arrows if arrow.held}
+    return {arrow.message: arrow.waited_for for arrow in stories.logged(logs, topology).arrows if arrow.held}
 
 
 def test_without_the_log_that_has_the_numbers_a_cause_is_named_if_nothing_else_can_be_it():
@@ -552,7 +552,7 @@ def test_a_cause_was_in_order_in_the_step_of_the_core_that_set_free_what_waited_
             for at, id in enumerate(ids)
             if at
         }
-    held = [arrow for arrow in diagram.logged(logs, topology).arrows if arrow.held]
+    held = [arrow for arrow in stories.logged(logs, topology).arrows if arrow.held]
     assert len(held) > 15 and all(arrow.waited_for in before[arrow.to, arrow.message] for arrow in held)
 
 
@@ -572,7 +572,7 @@ PICTURES = {  # docs/spacetime: servers, messages, share of multicasts, seed, an
 def test_the_text_beside_a_picture_says_what_is_in_it():
     """Of `vector`: m1 is for s4 alone, and m2, which s4 sends after it, waits for it at s2, where it is a ring."""
     servers, sends, multicasts, seed, _ = PICTURES["vector"]
-    arrows = diagram.played("vector", servers, sends, multicasts, seed).arrows
+    arrows = stories.played("vector", servers, sends, multicasts, seed).arrows
     assert [arrow.to for arrow in arrows if arrow.message == "m1" and not arrow.bare] == ["s4"]
     assert [(a.message, a.frm, a.to, a.waited_for) for a in arrows if a.held] == [("m2", "s4", "s2", "m1")]
     text = (ROOT / "docs" / "orderings.md").read_text().partition("spacetime/vector.svg")[2][:400]
@@ -613,7 +613,7 @@ def test_views_of_groups_are_lines_from_the_log():
     bus.send("a/x", Sit(True), server="a")
     bus.settle()
     nodes = bus._cluster.nodes
-    story = diagram.logged({name: node.trace for name, node in nodes.items()}, bus._cluster.topology)
+    story = stories.logged({name: node.trace for name, node in nodes.items()}, bus._cluster.topology)
     assert [(mark.process, mark.text) for mark in sorted(story.marks, key=lambda mark: (mark.text, mark.process))] == [
         ("a", "table view 1: a/x"), ("a", "table view 2: a/x b/y"), ("b", "table view 2: a/x b/y")
     ]  # fmt: skip

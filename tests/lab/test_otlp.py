@@ -4,8 +4,8 @@ import json
 import re
 
 from mombroker.core.trace import Record
-from mombroker.lab import diagram, otlp
-from mombroker.lab.diagram import Arrow, Story
+from mombroker.lab import otlp, stories
+from mombroker.lab.stories import Arrow, Story
 from tests.core.bus import topology
 from tests.lab.test_shiviz import logs_of_a_bus
 
@@ -56,7 +56,7 @@ def test_what_its_client_has_done_is_the_parent_of_a_message_and_its_trace_that_
     send = next(each for each in logs["a"] if each.kind == "send" and len(each.out) > 1)
     trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     logs["a"].append(Record("parent", "a", send.number, detail=f"00-{trace}-{span}-01"))
-    found = [each for _, each in spans(otlp.batches(diagram.logged(logs, topology({"x": "abc", "y": "cd"})), "demo"))]
+    found = [each for _, each in spans(otlp.batches(stories.logged(logs, topology({"x": "abc", "y": "cd"})), "demo"))]
     mine = [each for each in found if each["attributes"]["messaging.message.id"] == f"a#{send.number}"]
     others = [each for each in found if each not in mine]
     (root,) = [each for each in mine if each["name"].startswith("send")]
@@ -71,7 +71,7 @@ def test_what_its_client_has_done_is_the_parent_of_a_message_and_its_trace_that_
 
 def test_a_bus_with_a_router_has_traces_that_hang_together():
     logs = logs_of_a_bus()
-    story = diagram.logged(logs, topology({"x": "abc", "y": "cd"}))
+    story = stories.logged(logs, topology({"x": "abc", "y": "cd"}))
     found = spans(otlp.batches(story, "demo"))
     by_id = {(span["traceId"], span["spanId"]): (server, span) for server, span in found}
     assert len(by_id) == len(found) > 60

@@ -9,7 +9,7 @@ from mombroker import store
 from mombroker.admin.cli.log import every
 from mombroker.core.layouts import build
 from mombroker.core.trace import Record
-from mombroker.lab import diagram, whatif
+from mombroker.lab import diagram, stories, whatif
 from mombroker.lab.bus import Bus
 from mombroker.lab.communities import communities
 from mombroker.lab.networks import Uniform
@@ -120,7 +120,7 @@ def test_an_answer_waits_for_its_question(ran):
 
 def test_a_message_of_the_logs_is_drawn_with_what_it_waited_for(ran):
     topology, logs = ran
-    story = diagram.logged(logs, topology)
+    story = stories.logged(logs, topology)
     held = next(arrow for arrow in story.arrows if arrow.waited_for)
     picture = diagram.svg(story.around(held.message), "title")
     assert f'href="#{held.waited_for}"' in picture and held.message in picture

@@ -2,10 +2,10 @@
 
 from collections import Counter, deque
 
-from mombroker.lab.diagram import Arrow, Mark, Story
 from mombroker.lab.isis.group import Group, play
 from mombroker.lab.isis.messages import ABCAST, SETS_ORDER, Cast, Copy, Multicast, Packet, Step, Uid, View
 from mombroker.lab.networks import Exponential
+from mombroker.lab.stories import Arrow, Mark, Story
 from mombroker.sim.world import MS, World
 
 
