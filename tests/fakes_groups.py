@@ -53,6 +53,10 @@ def patient(states: States, message: Any) -> None:
     """Members wait for each other's states, whoever waits already."""
 
 
+def unmoved(states: States, agent: str, message: Any) -> None:
+    """Whoever waits for a state waits for a giver, too, that has failed to give it."""
+
+
 def unnumbered(placed: Any) -> Any:
     """The home's word that something has its place stands for whatever was asked for first."""
     return lambda outboxes, agent, number: placed(outboxes, agent, LAST)
@@ -146,6 +150,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
     "no wait for a state": (States, "meets", no_wait_for_state),
     "waits in a circle": (States, "gives_up", patient),
+    "waits for who has failed": (States, "failed", unmoved),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),
     "asked once": (Home, "_ask", asked_once(Home._ask)),

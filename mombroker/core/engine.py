@@ -480,6 +480,8 @@ class Engine:
             return
         self.parked += 1
         self.inboxes.finish(box, entry)
+        if entry.message.type in MEMBERS:
+            self.clients.groups.failed(box.agent, entry.message)
         self.dead.bury(entry.message, box.agent, reason, "ReactionFailed", entry.attempts, text)
 
     def _retry(self, agent: str, at: int) -> None:
@@ -494,6 +496,7 @@ class Engine:
         box = self.inboxes.boxes.get(agent)
         if box is not None and box.stuck:
             self.vanish(agent)
+            self.clients.groups.gone(agent)
             self.on_delete(agent)
             box.stuck = None
             self.inboxes.wake(box)

@@ -35,6 +35,7 @@ class Deeds:
         self.unnamed: dict[str, dict[str, None]] = {}  # agents, by the topic that they wait for
         self.outboxes, states = members.outboxes, members.states
         self.meets, self.state, self.restored, self.give = states.meets, states.state, states.restored, states.give
+        self.failed = states.failed
         members.run = lambda agent: self.outboxes.run(agent, self._do)
 
     def bind(

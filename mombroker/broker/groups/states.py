@@ -177,11 +177,32 @@ class States:
             mine = self.members.find(note.group, agent)
             if mine is None or self.comings.is_begun((agent, note.group, note.number)):
                 continue
-            if mine.lacks == note.number and not mine.again and not mine.gone:
-                mine.again, mine.tries = True, mine.tries + 1
-                self.members.change_of(mine)
-                self.beginnings.begin(agent, note.group, mine.lacks, NEVER)
-                self.members.say(agent, (mine.home,), Leave())
+            if mine.lacks == note.number:
+                self._gives_up(mine)
+
+    def _gives_up(self, mine: Membership) -> None:
+        if not mine.again and not mine.gone:
+            mine.again, mine.tries = True, mine.tries + 1
+            self.members.change_of(mine)
+            self.beginnings.begin(mine.agent, mine.group, mine.lacks, NEVER)
+            self.members.say(mine.agent, (mine.home,), Leave())
+
+    def failed(self, agent: str, message: Message) -> None:
+        """A member's reaction to a view has come to nothing, and so has what it was to give in it, or to begin with:
+        who waits for that tries again."""
+        try:
+            note = note_of(message)
+        except UnknownNotification:
+            return
+        if type(note) is not Viewed:
+            return
+        if note.giver == agent:
+            self.busy += [(each, Busy(note.group, note.number, [each])) for each in note.lacking if each != agent]
+        mine = self.members.find(note.group, agent)
+        if mine is not None and mine.lacks == note.number:
+            self.comings.forget(agent, note.group, note.number)
+            self._gives_up(mine)
+        self.members.touch()
 
     def later(self, mine: Membership) -> None:
         """It has given up, and joins again after a while, which doubles."""

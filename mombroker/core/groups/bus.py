@@ -36,6 +36,7 @@ class Groups(Protocol):
     def give(
         self, agent: str, group: str, number: int, to: list[str], state: bytes, tables: list[str]
     ) -> None: ...  # before the changes of the reaction that gives it
+    def failed(self, agent: str, message: Message) -> None: ...  # one of TYPES has become a dead letter
     def gone(self, agent: str) -> None: ...  # it was deleted
     def has(self, agent: str) -> list[str]: ...  # the groups that it is in, or is to be
     def why(self) -> list[dict[str, Any]]: ...  # views that wait here, and for whom
