@@ -16,6 +16,7 @@ from typing import Any
 
 from mombroker import ordering
 from mombroker.admin import leaving
+from mombroker.admin.topology import made_from
 from mombroker.broker.attach import attach
 from mombroker.core import repair, revision
 from mombroker.core.batch import Batch, LinkRow, Reader
@@ -45,6 +46,7 @@ class Report:
     lost: list[dict[str, Any]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    revision: int = 0  # of the topology, that is in all stores now
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -252,6 +254,8 @@ def adopt(
             "it end, see `mom topology status`; if a server of it is lost, run `mom server lost` for it, or `mom "
             "domain reset` if that is the registry"
         )
+    if refused := _overtaken(topology, metas):
+        raise MomError(refused)
     wanted = {name: identity(topology, name) for name in topology.servers}
     kept = all(
         wanted[name].get(key) == value
@@ -272,8 +276,8 @@ def adopt(
     shared = leaving.tables(metas)
     for meta in metas.values():
         shared |= leaving.withdrawn(meta, gone)
-    number, rows = _revision(topology, metas)
-    report.notes.append(f"revision {number} of the topology")
+    report.revision, rows = _revision(topology, metas)
+    report.notes.append(f"revision {report.revision} of the topology")
     for name in topology.servers:
         store = stores[name]
         batch = Batch(meta={key: None for key in metas[name] if key.startswith(DIGEST)})
@@ -294,6 +298,15 @@ def adopt(
     if gone:
         report.notes.append(f"{', '.join(gone)} left the bus")
     return report
+
+
+def _overtaken(topology: Topology, metas: Mapping[str, leaving.Meta]) -> str:
+    """Why a file that would change the topology was not made from the one in the stores; empty if nothing says so."""
+    newest = max(metas.values(), key=lambda meta: revision.in_force(meta)[0])
+    number, text = revision.in_force(newest)
+    if not number or revision.digest_of(text) == revision.digest_of(revision.text_of(topology)):
+        return ""
+    return made_from.refusal(topology, number, revision.listed(newest))
 
 
 def _revision(topology: Topology, metas: Mapping[str, leaving.Meta]) -> tuple[int, dict[str, Any]]:

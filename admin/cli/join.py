@@ -78,6 +78,7 @@ def join(
         made.ca = str(ca.absolute())
         made.servers[name] = replace(made.servers[name], certificate=str(certificate.absolute()))
     made.validate()
+    made.revision = invitation["revision"]
     remark = f"of {name}, which has joined by revision {invitation['revision']} of the topology"
     new_topology(config.dumps(made, out.parent.absolute(), [remark]), out)
     joining.new_store(made, name, invitation).close()

@@ -131,6 +131,7 @@ def describe(bus: Topology) -> dict[str, Any]:
     ]
     return {
         "bus": bus.name,
+        "revision": bus.revision or None,
         "registry": bus.registry,
         "secret_file": bus.secret_file,
         "allow": list(bus.allow),

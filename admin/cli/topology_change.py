@@ -8,6 +8,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.following import wait_for, when_they_run
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
+from mombroker.admin.cli.renewing import renew
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -96,6 +97,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if output != "json":
         _tell(found)
     if not found.lines:
+        renew(file, stand.number)
         if output == "json":
             echo_json({"revision": stand.number, "changes": []})
         return
@@ -119,6 +121,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if found.first is not None:
         newcomers = list(found.change.newcomers)
         number = change(found.first, number)["revision"]
+        renew(file, number)
     if newcomers and wait:
         done = when_they_run(lambda: change(wanted, number), ", ".join(newcomers))
     elif found.first is not None:
@@ -126,6 +129,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         return
     else:
         done = change(wanted, number)
+    renew(file, done["revision"])
     if done.get("begun") and wait:
         wait_for(wanted, done["revision"])
     if output == "json":
@@ -152,8 +156,8 @@ def export(file: Path, out: Path | None) -> None:
     stand = _look(options.load(file))
     base = (out.parent if out else Path.cwd()).absolute()
     same = base.resolve() == file.parent.resolve()
-    remark = f"revision {stand.number} of the topology of {stand.topology.name}"
-    new_topology(config.dumps(stand.topology, base if same else None, [remark]), out)
+    stand.topology.revision = stand.number
+    new_topology(config.dumps(stand.topology, base if same else None), out)
 
 
 @click.command()
@@ -168,16 +172,9 @@ def history(file: Path, output: str, columns: str) -> None:
     """
     from mombroker.admin.topology import stand as stands
 
-    file_topology = options.load(file)
-    stand = _look(file_topology)
-    for name in stands.answering(stand, stand.topology.registry):
-        found = options.ask(stand.topology, stand.topology.servers[name], "topology_history")["revisions"]
-        break
-    else:
-        found = stands.remembered(stand)
     rows = [
         {"revision": row["revision"], "time": row["since_ns"], "changes": row["changes"], "digest": row["digest"]}
-        for row in found
+        for row in stands.past(_look(options.load(file)))
     ]
     show(rows, output, columns, "revision,time,changes")
 

@@ -57,6 +57,12 @@ may = ["send", "create"]
 
 # What each key means; a test holds the keys against those of net/config.py.
 MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "": {
+        "revision": "The revision of the bus that this file was made from. `mom topology export` and `mom server join` "
+        "write it. While another one is in force the file is refused by `mom topology plan`, `apply` and `adopt`, "
+        "unless it changes nothing: it would take back what others have changed. Once the file is applied they write "
+        "the new one here. Without it nothing is compared. Servers do not read it.",
+    },
     "bus": {
         "name": "Name of the bus. Servers of another bus are refused.",
         "ca": "PEM file of those that sign the certificates of servers. With it links use TLS, and each server needs "
@@ -126,6 +132,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     },
 }
 TABLES: Mapping[str, tuple[str, Mapping[str, tuple[type, str]]]] = {
+    "": ("before the first table", config.ABOVE),
     "bus": ("[bus]", config.BUS),
     "servers": ("[servers.NAME]", config.SERVER),
     "replicas": ("replicas = [{ ... }] of [servers.NAME]", config.REPLICA),
@@ -147,7 +154,7 @@ COMMENT = re.compile(r"^    (\w+): [^#]*# (.*)$", re.M)
 def document() -> str:
     parts = [HEAD]
     for name, (header, known) in TABLES.items():
-        parts.append(f"## `{header}`\n")
+        parts.append(f"## `{header}`\n" if name else f"## {header.capitalize()}\n")
         rows = [
             (_key(key, example), _type(key, kind), f"`{example.lstrip('!')}`", MEANINGS[name].get(key, ""))
             for key, (kind, example) in known.items()

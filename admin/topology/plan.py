@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mombroker.admin import leaving
-from mombroker.admin.topology import advise, costs, steps
+from mombroker.admin.topology import advise, costs, made_from, steps
 from mombroker.admin.topology.costs import Load
-from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, reader_of
+from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, past, reader_of
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError, StoreError
@@ -39,7 +39,8 @@ class Plan:
     first     the topology that is needed before, by which newcomers are attached; None if the change takes one step
     down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
     needed    of these, those that the change has to wait for
-    refused   why it cannot be applied as things stand, by a server that was asked
+    refused   why it cannot be applied as things stand: others have changed the bus since the file was made, or a
+              server that was asked says so
     costs     by the model, under the messages that were sent last: of the current topology, and of the planned one
     """
 
@@ -130,9 +131,13 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
         made.moves += moves
     if costly and change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
-    if made.first is not None:
+    if change.kind is Kind.NOTHING:
+        return made
+    if new.revision not in (0, stand.number):
+        made.refused = made_from.refusal(new, stand.number, past(stand))
+    elif made.first is not None:
         made.refused = _judged(stand, made.first, difference(old, made.first))
-    elif change.kind is not Kind.NOTHING:
+    else:
         made.refused = _judged(stand, new, change)
     return made
 

@@ -121,8 +121,13 @@ def _at_home(now: Topology, file: Topology) -> Topology:
     return now
 
 
-def remembered(stand: Stand) -> list[dict[str, Any]]:
-    """The last revisions, the newest first, by a store that has the one in force."""
+def past(stand: Stand) -> list[dict[str, Any]]:
+    """The last revisions, the newest first: as a server says that answers, or else a store that has the one in force.
+    Raises MomError."""
+    for name in answering(stand, stand.topology.registry):
+        with adminclient.connect(stand.topology, name) as client:
+            told: list[dict[str, Any]] = client.request("topology_history")["revisions"]
+            return told
     for name, seen in stand.servers.items():
         if seen.number == stand.number and (found := reader_of(stand.topology, name)) is not None:
             with closing(found), suppress(StoreError):

@@ -172,6 +172,7 @@ class Topology:
     policies: list[dict[str, Any]] = field(default_factory=list)  # of destinations (broker/policy.py)
     permissions: list[dict[str, Any]] = field(default_factory=list)  # of users and roles (broker/access/)
     ca: str | None = None  # PEM file of those that sign the servers' certificates: links use TLS
+    revision: int = field(default=0, compare=False)  # of the bus, that a file says to be made from; 0: it does not say
     checked: InitVar[bool] = True
     _domains_of: dict[str, list[Domain]] = field(init=False, repr=False, compare=False)
 

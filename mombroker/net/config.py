@@ -23,9 +23,10 @@ Table = dict[str, Any]
 MAX_BYTES = 16 << 20  # of a topology file
 
 # What each table may hold: name -> (type, an example). One that starts with "!" must be there.
+ABOVE = {"revision": (int, "revision = 3")}
 TABLES = {"bus": (dict, "[bus]"), "servers": (dict, "[servers.NAME]"), "domains": (dict, "[domains.NAME]")}
 TOP = {
-    **TABLES, "agents": (list, "[[agents]]"), "policies": (list, "[[policies]]"),
+    **ABOVE, **TABLES, "agents": (list, "[[agents]]"), "policies": (list, "[[policies]]"),
     "permissions": (list, "[[permissions]]"), "limits": (dict, "[limits]"), "log": (dict, "[log]"),
 }  # fmt: skip
 BUS = {
@@ -92,6 +93,7 @@ MOST = {  # what the wire, the store and the operator's port can carry
     "max_message": LINK_LIMIT // 2, "link_window": 1 << 31, "link_window_bytes": 1 << 31, "batch_bytes": 1 << 28,
     "max_attempts": 1000, "retry_factor": 1000, "max_traceback": 1 << 20,
 }  # fmt: skip
+REVISION = "The one that this file was made from: `mom topology apply` refuses it if another one is in force by then."
 NAMED_BY = "name the topology file by --file or $MOM_FILE"
 MOST_INT = (1 << 63) - 1  # that a row can hold
 WORDS = {
@@ -159,7 +161,9 @@ class _Reading:
         servers = {name: self.server(name, table) for name, table in top.get("servers", {}).items()}
         domains = {name: self.domain(name, table) for name, table in top.get("domains", {}).items()}
         agents = [self.agent(at, table) for at, table in enumerate(top.get("agents", []))]
-        secret = bus.get("secret_file")
+        secret, made_from = bus.get("secret_file"), top.get("revision", 0)
+        if made_from > MOST_INT:
+            self.fault(("revision",), f"must be {MOST_INT} at most, not {made_from}: lower it")
         limits = self.bounded(self.table(("limits",), top.get("limits", {}), LIMITS))
         log = self.table(("log",), top.get("log", {}), LOG)
         if log.get("max_bytes", 0) >= (room := limits.get("max_store", Limits().max_store)):
@@ -180,6 +184,7 @@ class _Reading:
             log=log,
             policies=[self.policy(at, table) for at, table in enumerate(top.get("policies", []))],
             permissions=[self.permission(at, table) for at, table in enumerate(top.get("permissions", []))],
+            revision=made_from,
             checked=False,
         )
 
@@ -282,6 +287,8 @@ class _Reading:
         for name, each in value.items():
             if name not in known:
                 hint = suggestion(name, known) or f"known are {listed(known, 99)}"
+                if name in ABOVE:
+                    hint = "it belongs above the first table"
                 self.fault((*key, name), f"unknown key: {hint}")
             elif not _fits(each, known[name][0], name):
                 kind, example = known[name]
@@ -380,6 +387,8 @@ def dumps(topology: Topology, base: Path | None = None, remarks: Iterable[str] =
     remarks = list(remarks)
     assert all(map(str.isprintable, remarks)), "a remark must not leave its line"
     out = [f"# {remark}" for remark in remarks]
+    if topology.revision:
+        out += [f"# {REVISION}", f"revision = {topology.revision}"]
     bus = {"name": topology.name, "registry": topology.registry}
     bus["secret_file"] = place(topology.secret_file) if topology.secret_file else None
     bus["ca"] = place(topology.ca) if topology.ca else None

@@ -72,6 +72,23 @@ def _unquoted(part: str) -> str:
     return part.strip("'")
 
 
+def number_of(text: str, name: str) -> int | None:
+    """The whole number that a key outside of all tables has; None without one. Raises ValueError if that is no TOML."""
+    found = tomllib.loads(text).get(name)
+    return found if type(found) is int else None
+
+
+def with_number(text: str, name: str, number: int) -> str:
+    """The text with another number in the place of that; all else is as it was. Raises ValueError if it cannot be."""
+    at = key_lines(text)[name,] - 1
+    lines = text.split("\n")
+    lines[at] = re.sub(rf"^(\s*[\"']?{re.escape(name)}[\"']?\s*=\s*)\+?\w+", rf"\g<1>{number}", lines[at])
+    made = "\n".join(lines)
+    if tomllib.loads(made) != {**tomllib.loads(text), name: number}:
+        raise ValueError(f"{name} stands where it cannot be replaced")
+    return made
+
+
 def line_of(lines: Mapping[Key, int], key: Key) -> int:
     """Of the key, or of the nearest table around it; 0 if there is none."""
     return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), 0)

@@ -170,6 +170,27 @@ def test_a_changed_file_is_refused_by_the_stores_until_it_is_adopted(tmp_path):
         stores.open(server.data, topology, name).close()
 
 
+def test_a_file_that_was_made_from_another_revision_is_not_adopted(tmp_path):
+    """Unless it says what is in the stores already. Once it is adopted it is of the new revision."""
+    made(tmp_path)
+
+    def adopted(names, number, code=0):
+        file = bus(tmp_path, names)
+        file.write_text(f"revision = {number}\n{file.read_text()}")
+        result = mom("topology", "adopt", "--yes", file)
+        assert result.exit_code == code, result.output
+        return result, config.load(file).revision
+
+    assert adopted("abc", 9)[1] == 1, "the stores knew none"
+    refused, number = adopted("abcd", 3, code=1)
+    assert "was made from revision 3 of the topology, and revision 1 is in force" in refused.stderr and number == 3
+    assert adopted("abcd", 1)[1] == 2
+    refused, number = adopted("abc", 1, code=1)
+    assert "revision 2 is in force (since then: + server d at" in refused.stderr and number == 1
+    assert adopted("abcd", 1)[1] == 2
+    assert adopted("abc", 2)[1] == 3
+
+
 def test_adopt_does_not_take_an_absent_store_for_a_new_server(tmp_path):
     made(tmp_path)
     (tmp_path / "c").rename(tmp_path / "elsewhere")

@@ -244,7 +244,8 @@ def test_what_is_made_from_the_code_is_up_to_date(path):
 def test_every_key_of_the_topology_file_is_explained():
     for name, (_, known) in topology_reference.TABLES.items():
         assert topology_reference.MEANINGS[name].keys() == known.keys(), name
-    assert {*config.TOP} == {*topology_reference.TABLES, "limits", "policies", "permissions"} - {"replicas"}
+    tables = {*topology_reference.TABLES, "limits", "policies", "permissions"} - {"", "replicas"}
+    assert {*config.TOP} == {*config.ABOVE, *tables}
     said = dict(topology_reference.COMMENT.findall(inspect.getsource(Limits)))
     assert config.LIMITS.keys() <= said.keys(), "each limit has a comment behind it"
 

@@ -215,6 +215,32 @@ def test_each_mistake_is_told_with_its_line_key_and_remedy(old, new, expected):
         assert where == f"bus.toml:{line_of(text, new)}:"
 
 
+REVISIONS = [
+    ("0", "must be a whole number from 1 up, not 0: revision = 3"),
+    ("-3", "must be a whole number from 1 up, not -3: revision = 3"),
+    ("true", "must be a whole number from 1 up, not true: revision = 3"),
+    ("3.0", "must be a whole number from 1 up, not 3.0: revision = 3"),
+    ('"3"', 'must be a whole number from 1 up, not "3": revision = 3'),
+    ("[3]", "must be a whole number from 1 up, not [3]: revision = 3"),
+    ("{ x = 3 }", 'must be a whole number from 1 up, not {"x": 3}: revision = 3'),
+    (f"{1 << 63}", "must be 9223372036854775807 at most, not 9223372036854775808: lower it"),
+    (f"{1 << 65}", "not TOML, whose numbers have 64 bits: lower it"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), REVISIONS, ids=[value for value, _ in REVISIONS])
+def test_a_revision_is_a_number_of_one(value, expected):
+    assert faults(f"# ours\nrevision = {value}{SAMPLE}") == [f"bus.toml:2: revision: {expected}"]
+
+
+def test_a_file_says_above_all_tables_from_which_revision_it_was_made():
+    assert loads(f"revision = {(1 << 63) - 1}{SAMPLE}", HERE).revision == (1 << 63) - 1
+    assert loads(SAMPLE, HERE).revision == 0
+    (error,) = faults(f"{SAMPLE}revision = 3\n")
+    assert error.endswith(": log.revision: unknown key: it belongs above the first table")
+    assert faults(f"revison = 3{SAMPLE}") == ["bus.toml:1: revison: unknown key: did you mean revision?"]
+
+
 def test_all_faults_are_told_at_once_in_order_of_their_lines():
     text = """\
 [bus]

@@ -1,0 +1,46 @@
+"""A topology file that says from which revision of its bus it was made, and has been applied."""
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from mombroker.admin.cli import options
+from mombroker.admin.cli.output import whole
+from mombroker.core.errors import MomError
+
+MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
+
+
+def renew(file: Path, number: int) -> None:
+    """From now on it is made from this revision; nothing else in it changes, and nothing if it does not say. What
+    became of it is told."""
+    from mombroker.admin.topology.made_from import KEY
+    from mombroker.net import toml
+
+    path = options.found(file)
+    try:
+        content = path.read_bytes() if path.is_file() else b""  # what comes from a pipe is gone
+        bare = content.removeprefix(MARK)
+        text = bare.decode()
+        if toml.number_of(text, KEY) in (None, number):
+            return
+        _write(path, content[: len(content) - len(bare)] + toml.with_number(text, KEY, number).encode())
+    except (OSError, ValueError, MomError):
+        click.echo(f"mom: {path} cannot be written: write {KEY} = {number} into it before other changes", err=True)
+    else:
+        click.echo(f"{path} says {KEY} = {number} now", err=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """In the place of what is there, with its mode, and its owner where the system allows that. Raises OSError or
+    MomError."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(path)
+    with whole(path) as draft:
+        draft.write_bytes(content)
+        shutil.copymode(path, draft)
+        with suppress(OSError):
+            os.chown(draft, path.stat().st_uid, path.stat().st_gid)

@@ -1,0 +1,187 @@
+"""Two operators with one exported file: neither takes back unknowingly what the other one has changed."""
+
+import os
+import shutil
+
+import pytest
+
+from mombroker.admin.cli.renewing import renew
+from mombroker.admin.topology import plan as plans
+from mombroker.admin.topology.made_from import refusal
+from mombroker.core import revision
+from mombroker.core.layouts import generate
+from mombroker.net import config
+from tests.admin.processes import Processes, write_topology
+from tests.admin.test_topology_change import edit, number
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    made = Processes(write_topology(tmp_path_factory.mktemp("bus"), {"x": "ab"}, {"ann": "a"}))
+    made.up()
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def files(bus):
+    """What two operators have begun with: one export."""
+    made = [bus.file.parent / f"{name}.toml" for name in ("one", "two")]
+    bus.mom("topology", "export", "--out", str(made[0]))
+    shutil.copy(*made)
+    yield made
+    for each in made:
+        each.unlink()
+
+
+def with_agent(file, name):
+    file.write_text(file.read_text() + f'[[agents]]\nname = "{name}"\nserver = "b"\nclass = "clerks:Clerk"\n')
+
+
+def test_the_second_one_is_told_what_the_first_one_has_changed(bus, files):
+    one, two = files
+    was = number(bus)
+    assert config.load(one).revision == was
+    with_agent(one, "eve")
+    bus.mom("topology", "apply", str(one), "--yes")
+    with_agent(two, "sam")
+    told = f"the file was made from revision {was} of the topology, and revision {was + 1} is in force (since then: "
+    for words in (("plan",), ("apply", "--yes")):
+        refused = bus.mom("topology", *words, str(two), code=1)
+        assert "- agent eve on b" in refused.stdout, "what it would take back is shown"
+        (line,) = refused.stderr.splitlines()
+        assert f"cannot be applied now: {told}+ agent eve on b (clerks:Clerk)): write what you want into a new" in line
+        assert line.endswith(f"or, if this one has all that or is to take it back, revision = {was + 1} into this one")
+    assert number(bus) == was + 1 and config.load(two).revision == was
+    found = bus.json("topology", "plan", str(two), code=1)
+    assert found["refused"].startswith(told)
+    assert plans.of_text(bus.file, two.read_text(), False)["refused"].startswith(told), "the console tells it, too"
+    edit(two, f"revision = {was}", f"revision = {was + 1}")  # it is meant
+    with_agent(two, "eve")
+    bus.mom("topology", "apply", str(two), "--yes")
+    assert bus.json("topology", "history")[0]["changes"] == ["+ agent sam on b (clerks:Clerk)"]
+
+
+def test_one_goes_on_with_the_same_file(bus, files):
+    one, two = files
+    was = number(bus)
+    with_agent(one, "tom")
+    one.chmod(0o640)
+    before = one.read_text()
+    assert f"{one} says revision = {was + 1} now" in bus.mom("topology", "apply", str(one), "--yes").stderr
+    assert one.read_text() == before.replace(f"revision = {was}\n", f"revision = {was + 1}\n")
+    assert one.stat().st_mode & 0o777 == 0o640
+    assert bus.mom("topology", "apply", str(one), "--yes").stdout.endswith("nothing is to be changed\n")
+    with_agent(one, "kim")
+    bus.mom("topology", "apply", str(one), "--yes")
+    assert number(bus) == config.load(one).revision == was + 2
+    # What is in force is refused of nobody, and who applies it has seen it.
+    two.write_text(before)
+    with_agent(two, "kim")
+    assert bus.mom("topology", "plan", str(two)).stdout.endswith("nothing is to be changed\n")
+    assert config.load(two).revision == was, "a plan changes nothing"
+    bus.mom("topology", "apply", str(two), "--yes")
+    assert config.load(two).revision == was + 2
+
+
+def test_a_file_that_does_not_say_is_compared_with_nothing(bus, files):
+    one, two = files
+    was = number(bus)
+    edit(two, f"revision = {was}\n", "")
+    with_agent(one, "pat")
+    bus.mom("topology", "apply", str(one), "--yes")
+    with_agent(two, "joe")
+    before = two.read_text()
+    done = bus.mom("topology", "apply", str(two), "--yes")
+    assert "- agent pat on b" in done.stdout and not done.stderr
+    assert number(bus) == was + 2 and two.read_text() == before
+
+
+def test_a_file_of_a_revision_that_is_not_there_yet(bus, files):
+    one, _ = files
+    was = number(bus)
+    edit(one, f"revision = {was}\n", f"revision = {(1 << 63) - 1}\n")
+    assert bus.mom("topology", "plan", str(one)).stdout.endswith("nothing is to be changed\n")
+    with_agent(one, "max")
+    told = bus.mom("topology", "apply", str(one), "--yes", code=1).stderr
+    assert f"revision 9223372036854775807 of the topology, and revision {was} is in force: it is of another bus" in told
+    assert f"or write revision = {was} in this one if it is meant" in told and number(bus) == was
+
+
+def test_servers_start_with_a_file_of_any_revision_and_other_commands_take_it(bus, files):
+    one, _ = files
+    edit(one, f"revision = {number(bus)}\n", "revision = 77\n")
+    text = bus.file.read_text()
+    try:
+        bus.file.write_text(one.read_text())
+        bus.mom("server", "restart", "b")
+        assert bus.settle()["clean"] and bus.all_up()
+        bus.mom("topology", "validate")
+        assert bus.json("topology", "show")["revision"] == 77
+    finally:
+        bus.file.write_text(text)
+    assert f"revision = {number(bus)}\n" in bus.mom("topology", "export").stdout
+
+
+def test_the_stores_do_not_know_the_key():
+    bare, marked = generate("bus", 4), generate("bus", 4)
+    marked.revision = 5
+    assert bare == marked and revision.text_of(bare) == revision.text_of(marked)
+    assert config.loads(config.dumps(marked), config.Path("/")).revision == 5
+    assert "revision" not in config.dumps(bare)
+
+
+def test_of_many_changes_the_first_are_told():
+    file = generate("bus", 4)
+    file.revision = 3
+    past = [{"revision": at, "changes": [f"+ agent a{at}", f"+ agent b{at}"]} for at in (9, 8, 7, 6, 5, 4, 3, 2)]
+    told = refusal(file, 9, past)
+    assert "(since then: + agent a4; + agent b4; + agent a5; + agent b5; + agent a6; + agent b6; and 6 more)" in told
+    assert "since" not in refusal(file, 9, [])
+    assert not refusal(file, 3, past)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# mine\r\nrevision = 3 # of ours +\r\n[bus]\r\n", "# mine\r\nrevision = 10 # of ours +\r\n[bus]\r\n"),
+        ("\ufeffrevision=+1_0\n", None),
+        ("\ufeff  'revision'\t=  0x3\n", "\ufeff  'revision'\t=  10\n"),
+        ('a = """\nrevision = 1\n"""\n"revision" = 2', 'a = """\nrevision = 1\n"""\n"revision" = 10'),
+        ("[bus]\nrevision = 3\n", None),
+        ("revision = true\n", None),
+        ("revision = [\n", None),
+        ("", None),
+    ],
+)
+def test_nothing_else_in_a_file_is_changed(tmp_path, text, expected, capsys):
+    file = tmp_path / "bus.toml"
+    file.write_bytes(text.encode())
+    renew(file, 10)
+    assert file.read_bytes().decode() == (text if expected is None else expected)
+    assert [each.name for each in tmp_path.iterdir()] == ["bus.toml"]
+    told = capsys.readouterr().err
+    assert ("says revision = 10 now" in told) == (expected is not None)
+
+
+@pytest.mark.parametrize("how", ["link", "pipe", "refused", "escaped"])
+def test_a_file_that_is_not_to_be_written_is_told(tmp_path, how, capsys, monkeypatch):
+    file = real = tmp_path / "bus.toml"
+    real.write_text('"revisio\\u006e" = 3\n' if how == "escaped" else "revision = 3\n")
+    if how == "link":
+        file = tmp_path / "link.toml"
+        file.symlink_to(real)
+    elif how == "pipe":
+        real.unlink()
+        os.mkfifo(file)
+    elif how == "refused":
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    renew(file, 4)
+    told = capsys.readouterr().err
+    if how == "link":
+        assert file.is_symlink() and real.read_text() == "revision = 4\n"
+    elif how == "pipe":
+        assert not told
+    else:
+        assert "3" in real.read_text()
+        assert told == f"mom: {file} cannot be written: write revision = 4 into it before other changes\n"
