@@ -19,6 +19,7 @@ from mombroker.core import times
 from mombroker.core.destinations import Source
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.groups.view import CAST, VIEW
+from mombroker.core.message import Message
 from mombroker.core.names import CREATE
 from mombroker.core.reaction import ANSWER, ASK, DELETE, Reaction, Retry
 
@@ -369,6 +370,15 @@ class Agent:
         finally:
             self._reaction = None
 
+    def who_cast(self, message: Message) -> tuple[str, str] | None:
+        if message.type != CAST:
+            return None
+        sender, type_, fields = cast_of(message.payload)
+        return self._who_asks(sender, type_, fields)
+
+    def _who_asks(self, sender: str, type: str, fields: bytes) -> tuple[str, str]:
+        return sender, type
+
     def pack(self) -> bytes:
         values = self.__dict__
         if len(values) != self._expected:
@@ -410,7 +420,7 @@ _VIEWED = "mom.View"
 _LOOKOUT = {"mom.MemberDown", "mom.MemberUp"}
 # Names that came later: a class from before that has one of its own keeps it.
 _LATER = {"delivered", "every", "migrate", "put", "publish", "consume", "subscribe", "stop"}
-_LATER |= {"join", "leave", "group", "snapshot", "snapshot_tables", "restore"}
+_LATER |= {"join", "leave", "group", "snapshot", "snapshot_tables", "restore", "_who_asks"}
 _RESERVED = {name for name in vars(Agent) if not name.startswith(("on_", "__"))} - _LATER | {"id"}
 
 # An agent that does not care for news of its own failed sends need not say so.

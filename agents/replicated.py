@@ -41,6 +41,7 @@ class Replicated(Agent):
     """An agent of a group of its like, all of which have the same state. `group_name` says which group; else it is
     called as the class. Its fields and tables are the state; Items are not, since their ids are a copy's own."""
 
+    group_members: list[str] = []  # noqa: RUF012 - the copies, the eldest first; each keeps its own
     group_name: typing.ClassVar[str] = ""
     _commands: typing.ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
 
@@ -61,29 +62,40 @@ class Replicated(Agent):
         self.join(self._group())
 
     def snapshot(self, group: str) -> Any:
-        return {name: getattr(self, name) for name in self._fields}
+        return {name: getattr(self, name) for name in self._fields if name != _MEMBERS}
 
     def snapshot_tables(self, group: str) -> list[Table]:
         return [getattr(self, name) for name in self._tables]
 
     def restore(self, group: str, state: Any) -> None:
         for name, value in state.items():
-            if name in self._fields:
+            if name in self._fields and name != _MEMBERS:
                 setattr(self, name, value)
 
     @reacts
     def viewed(self, note: View) -> None:
         """Whoever is out joins again, and gets the state of those that went on."""
+        self.group_members = note.members
         if self.id not in note.members:
             self.join(self._group())
 
     @reacts
     def do_command(self, note: Command) -> None:
-        """One more command, at each copy in its turn. The copy that was asked tells who has asked."""
+        """One more command, at each copy in its turn. The copy that was asked tells who has asked; where it was none
+        in this view, the eldest does."""
         method = self._commands.get(note.type)
         answer = None if method is None else method(self, notes.decode(note.type, note.packed))
-        if answer is not None and self.sender == self.id and note.asker:
+        if answer is not None and note.asker and self._answers(self.sender):
             self.send(note.asker, answer)
+
+    def _answers(self, asked: str) -> bool:
+        return asked == self.id or (asked not in self.group_members and self.group_members[:1] == [self.id])
+
+    def _who_asks(self, sender: str, type: str, fields: bytes) -> tuple[str, str]:
+        if type == _COMMAND and self._answers(sender):
+            note: Command = notes.decode(type, fields)
+            return note.asker, note.type
+        return super()._who_asks(sender, type, fields)
 
     @reacts
     def command_returned(self, note: NotDelivered) -> None:
@@ -92,6 +104,9 @@ class Replicated(Agent):
         if asked.asker:
             failed = ReactionFailed(self.id, asked.type, note.reason, self.server, 0)
             self.send(asked.asker, failed)
+
+
+_COMMAND, _MEMBERS = "mom.Command", "group_members"
 
 
 def _asked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], None]:

@@ -44,10 +44,14 @@ class DeadLetters:
         self.home: Callable[[str], str] = home_of
         self.letters = collections.open(f"{tx.name}/{DEAD}", LETTERS)
 
-    def bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int = 0, text: str = "") -> None:
-        """Keep a message as a dead letter, and tell its sender by `notice`; `text` is the traceback of its reaction."""
+    def bury(
+        self, message: Message, agent: str, reason: str, notice: str, attempts: int = 0, text: str = "",
+        cast: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Keep a message as a dead letter, and tell its sender by `notice`; `text` is the traceback of its reaction.
+        `cast`: who is told instead, and of which type, since others have passed it on."""
         self.record("dead", message, agent, detail=reason)
-        self._bury(message, agent, reason, notice, attempts, text)
+        self._bury(message, agent, reason, notice, attempts, text, cast)
 
     def expired(self, message: Message, domain: str, peer: str, received: int, agent: str = "") -> None:
         """Keep a message whose time has run out."""
@@ -111,7 +115,10 @@ class DeadLetters:
         self.letters.accept()
         self.tx.urgency = COMMIT
 
-    def _bury(self, message: Message, agent: str, reason: str, notice: str, attempts: int, text: str) -> None:
+    def _bury(
+        self, message: Message, agent: str, reason: str, notice: str, attempts: int, text: str,
+        cast: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
         head: dict[str, object] = {
             "agent": agent, "reason": reason, "traceback": text, "attempts": attempts, "time": self.tx.now,
             "type": message.type, "source": message.source, "origin": message.origin, "number": message.number,
@@ -119,11 +126,12 @@ class DeadLetters:
         several = agent and len(message.dests) > 1
         self._keep(head, message.copy_for(agent) + message.payload if several else message.encode())
         tx = self.tx
-        if self.home(message.source) not in tx.topology.servers:
+        to, type_ = cast or (message.source, message.type)
+        if self.home(to) not in tx.topology.servers:
             return  # it has left the bus
-        if not message.flags & BOUNCE and "/_" not in message.source and message.source != agent:
+        if (cast or not message.flags & BOUNCE) and "/_" not in to and to != agent:
             type_, payload = self.notice(
-                notice, agent=agent, type=message.type, reason=reason, origin=message.origin, number=message.number
+                notice, agent=agent, type=type_, reason=reason, origin=message.origin, number=message.number
             )
             source = agent if agent.startswith(f"{tx.name}/") else f"{tx.name}/{DEAD}"  # who can speak here
-            self.send(new_message(tx, source, (message.source,), type_, payload, flags=BOUNCE))
+            self.send(new_message(tx, source, (to,), type_, payload, flags=BOUNCE))

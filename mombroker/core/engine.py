@@ -480,9 +480,12 @@ class Engine:
             return
         self.parked += 1
         self.inboxes.finish(box, entry)
+        cast = None
         if entry.message.type in MEMBERS:
             self.clients.groups.failed(box.agent, entry.message)
-        self.dead.bury(entry.message, box.agent, reason, "ReactionFailed", entry.attempts, text)
+            resident = self.residents.loaded.get(box.agent)
+            cast = None if resident is None else resident.reactive.who_cast(entry.message)
+        self.dead.bury(entry.message, box.agent, reason, "ReactionFailed", entry.attempts, text, cast)
 
     def _retry(self, agent: str, at: int) -> None:
         """The time of a reaction that failed has come."""

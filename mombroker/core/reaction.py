@@ -48,6 +48,7 @@ class Reactive(Protocol):
     """What the engine needs of an agent in memory."""
 
     def react(self, reaction: Reaction) -> None: ...  # raises to refuse; UnknownNotification: no such reaction
+    def who_cast(self, message: Message) -> tuple[str, str] | None: ...  # who is told that its cast fails, and its type
     def pack(self) -> bytes: ...
     def unpack(self, state: bytes) -> None: ...
 

@@ -1,12 +1,13 @@
-"""Members whose own code fails where a view is to be reacted to."""
+"""Members whose own code fails at a view or a cast, and who is told."""
 
 from typing import Any
 
 import pytest
 
-from mombroker.agents import View, reacts
+from mombroker.agents import Agent, ReactionFailed, Replicated, View, command, notification, reacts
 from mombroker.agents.testing import Bus
-from tests.agents.test_groups import Do, Ledger, told
+from mombroker.core.errors import MomError
+from tests.agents.test_groups import Do, Ledger, Said, told
 from tests.fakes_groups import broken
 
 FAILS: set[str] = set()  # what fails of the classes here
@@ -87,4 +88,109 @@ def test_an_agent_that_is_given_up_since_its_class_is_missing_leaves(monkeypatch
     bus.ask("delete", agent="y", server="b")
     bus.advance(5)
     assert [each["agent"] for each in bus.ask("group", group="ledger", server="a")["members"]] == ["a/x"]
+    bus.check()
+
+
+@notification
+class Lie:
+    order: str
+
+
+class Strict(Ledger):
+    """Takes no lies, and hears who does not."""
+
+    failed: list[list[str]] = []  # noqa: RUF012
+
+    @reacts
+    def said(self, note: Said) -> None:
+        if note.text == f"lie to {self.id}":
+            raise ArithmeticError("a lie")
+        self.heard.append(note.text)
+
+    @reacts
+    def lie(self, note: Lie) -> None:
+        self.group("ledger").cast(Said("lie to b/y"), order=note.order)
+
+    @reacts
+    def cast_failed(self, note: ReactionFailed) -> None:
+        self.failed.append([note.agent, note.type, note.reason])
+
+
+@pytest.mark.parametrize("order", ["causal", "total"])
+def test_who_has_cast_is_told_by_each_other_member_that_fails_at_it(order):
+    bus = Bus({"a/x": Strict, "b/y": Strict, "c/z": Strict})
+    for each in "xyz":
+        told(bus, each, "join")
+    bus.send("z", Lie(order))
+    bus.advance(60)
+    assert bus.state("z")["failed"] == [["b/y", Said.__wire_name__, "ArithmeticError: a lie"]]
+    assert bus.state("x")["failed"] == bus.state("y")["failed"] == []
+    bus.check()
+
+
+@notification(expose=True)
+class Pay:
+    cents: int
+
+
+@notification
+class Left:
+    cents: int
+
+
+class Purse(Replicated):
+    cents: int = 100
+
+    @command
+    def pay(self, note: Pay) -> Left:
+        if note.cents > self.cents:
+            raise ArithmeticError("too much")
+        self.cents -= note.cents
+        return Left(self.cents)
+
+
+@notification
+class Make:
+    server: str
+
+
+class Maker(Agent):
+    """Asks a new copy before that is in the group."""
+
+    got: list[Any] = []  # noqa: RUF012
+
+    @reacts
+    def make(self, note: Make) -> None:
+        purse = self.create(Purse, server=note.server)
+        for cents in (1, 1000, 2):
+            self.send(purse, Pay(cents))
+
+    @reacts
+    def left(self, note: Left) -> None:
+        self.got.append(note.cents)
+
+    @reacts
+    def pay_failed(self, note: ReactionFailed) -> None:
+        self.got.append(note.reason)
+
+
+def test_who_asks_for_a_command_that_fails_is_told_once():
+    bus = Bus({"a/one": Purse, "b/two": Purse, "c/three": Purse})
+    assert bus.request("two", Pay(1), server="c") == Left(99)
+    with pytest.raises(MomError, match=r"two: ArithmeticError: too much"):
+        bus.request("two", Pay(1000), server="c")
+    bus.advance(60)
+    assert [bus.state(each)["cents"] for each in ("one", "two", "three")] == [99] * 3
+    bus.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_that_is_asked_before_it_is_in_the_group_has_the_eldest_answer(seed):
+    bus = Bus({"a/one": Purse, "b/two": Purse, "c/maker": Maker}, servers=["d"], seed=seed)
+    bus.send("maker", Make("d"))
+    bus.advance(60)
+    got = bus.state("maker")["got"]
+    assert sorted(map(str, got)) == ["97", "99", "ArithmeticError: too much"]
+    assert [bus.state(each)["cents"] for each in ("one", "two")] == [97] * 2
+    assert bus.state("one")["group_members"] == bus.state("two")["group_members"]
     bus.check()
