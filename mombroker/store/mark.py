@@ -47,15 +47,17 @@ class Mark:
         name = f"{incarnation} ".encode()
         self._at, self._sum = len(name), crc32(name)
         folder.write(home / MARK, (name + self._rest(now)).decode())
-        self._fd = os.open(home / MARK, os.O_WRONLY)
+        self._fd, self._now = os.open(home / MARK, os.O_WRONLY), now
 
     def _rest(self, now: int) -> bytes:
         digits = b"%020d" % now
         return b"%b %08x\n" % (digits, crc32(digits, self._sum))
 
     def at(self, now: int) -> None:
-        """A commit of this time is durable."""
-        os.pwrite(self._fd, self._rest(now), self._at)
+        """A commit of this time is durable. That of replicas may be of no later one: its rows are still to come."""
+        if now != self._now:
+            os.pwrite(self._fd, self._rest(now), self._at)
+            self._now = now
 
     def sync(self) -> None:
         os.fsync(self._fd)

@@ -47,7 +47,7 @@ OWN = frozenset({TERM, VOTE, CUT, APPLIED, REPLICA, VERSION})  # keys of meta th
 LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log WHERE idx <= ?"
 OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
 BLOCK = 1 << 20
-LATE, LATE_BYTES = 8, 512 << 10  # entries that wait to become rows, and bytes of them
+LATE, LATE_BYTES = 8, 512 << 10  # entries that wait to become rows, and bytes of them: with so many it is time
 CHECKPOINT = 4_000  # pages of the write-ahead log: each batch is in it twice, and most pages change again and again
 
 
@@ -242,8 +242,8 @@ class ReplicaStore(SqliteStore):
         self, entries: Sequence[Entry], known: Mapping[int, Batch] = MappingProxyType({}), late: bool = False
     ) -> None:
         """The rows of these entries, which are the next ones and decided; `known` are batches that need not be
-        unpacked, by their entries. `late`: they may wait a little. Raises StoreFailed; StoreError for a batch that a
-        newer program has written."""
+        unpacked, by their entries. `late`: they may wait until there is time. Raises StoreFailed; StoreError for a
+        batch that a newer program has written."""
         assert entries[0].index == self._taken + 1, f"entry {entries[0].index} is applied after {self._taken}"
         batches = [entry for entry in entries if entry.kind == BATCH] if self.keeps else []
         rows = [known.get(entry.index) or self._batch(entry) for entry in batches]
@@ -252,10 +252,15 @@ class ReplicaStore(SqliteStore):
         self._taken = entries[-1].index
         if anew := any(INCARNATION in batch.meta for batch in rows):
             self._unmark()
-        if anew or not late or len(self._late) >= LATE or self._late_bytes >= LATE_BYTES:
+        if anew or not late:
             self.catch_up(anew)
         if anew:
             self._mark = mark.Mark(self._home, str(self.meta()[INCARNATION]), self._now)
+
+    @property
+    def crowded(self) -> bool:
+        """No more should wait."""
+        return len(self._late) >= LATE or self._late_bytes >= LATE_BYTES
 
     def catch_up(self, synced: bool = False) -> None:
         """The entries that wait become rows. Raises StoreFailed."""

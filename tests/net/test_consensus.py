@@ -7,10 +7,11 @@ from twisted.internet import task
 
 from mombroker.core.batch import Batch, HeldRow, LinkRow
 from mombroker.core.meta import NOW
-from mombroker.core.raft.messages import Appended, AppendEntries, Envelope, InstallSnapshot, Members
+from mombroker.core.raft.messages import BATCH, Appended, AppendEntries, Entry, Envelope, InstallSnapshot, Members
 from mombroker.net.committer import Inline
 from mombroker.net.replicas.consensus import Consensus
-from mombroker.store.replica import ReplicaStore
+from mombroker.store.packed import pack
+from mombroker.store.replica import LATE, ReplicaStore
 from tests.store.samples import topology
 
 
@@ -88,6 +89,28 @@ def test_while_another_thread_reads_no_row_waits(tmp_path):
         consensus.hasty = True
         commit(Batch(1))
         assert consensus.store.applied() == consensus.store.taken()
+
+
+def test_who_waits_for_a_write_does_not_wait_for_rows(tmp_path):
+    """A standby answers before what it hears to be decided becomes rows; a leader goes on before a lot of them does."""
+    store, said = ReplicaStore(tmp_path / "b", topology(), "paris", Members(("a", "b")), id="b"), []
+    consensus = Consensus(
+        task.Clock(), store, Inline(), Inline(), lambda each: said.append((each.message.index, store.taken())), Alone(),
+        lambda: 1, now=lambda: 0,
+    )  # fmt: skip
+    for at in range(1, 4):
+        entry = Entry(at, 1, BATCH, pack(Batch(at)))
+        consensus.hear(Envelope("a", "b", AppendEntries(1, at - 1, min(at - 1, 1), [entry], at - 1, 0, 0)))
+        assert store.taken() == at - 1
+    assert said == [(1, 0), (2, 0), (3, 1)]
+    store.close()
+    with leading(tmp_path / "a") as (consensus, reactor, _, _done):
+        at, rows = consensus.store, []
+        reactor.pump([0.05])
+        first = at.applied()
+        for number in range(LATE + 1):
+            consensus.submit(at, Batch(number), lambda error: rows.append(at.applied() - first))
+        assert rows == [0] * LATE + [LATE], "the next one has put them there"
 
 
 def test_a_snapshot_that_takes_long_is_sent_and_not_taken_again(tmp_path):

@@ -54,6 +54,7 @@ class Consensus:
         self.version, self.committer, self.split, self.now, self.chance = version, committer, split, now, chance
         self.dead = self.hasty = False
         self.writing: Ready | None = None
+        self._wrote = False  # since rows were put there, which the next write is not to pass
         self.taking = False  # a snapshot, in a thread
         self._pumping = False
         self._timer: Any = None
@@ -130,12 +131,16 @@ class Consensus:
                 self._pumping = False
 
     def _pump(self) -> None:
+        """What others wait for is written and said first, then what is decided becomes rows."""
         while self.writing is None and not self.dead:
-            self._apply()
-            self._cut()
-            self.served.stepped()
-            if self.dead or (ready := self.replica.ready()) is None:
-                break
+            ready = None if self._wrote else self.replica.ready()
+            if ready is None:
+                self._wrote = False
+                self._apply()
+                self._cut()
+                self.served.stepped()
+                if self.dead or (ready := self.replica.ready()) is None:
+                    break
             self.writing = ready
             for envelope in ready.early:
                 self.send(envelope)
@@ -160,11 +165,14 @@ class Consensus:
         self._guarded(self.replica.written, ready, self.now())
         for envelope in ready.messages:
             self.send(envelope)
+        self._wrote = True
         self.pump()
 
     def _apply(self) -> None:
         """What is decided and written becomes rows; not too much at once."""
         store, replica = self.store, self.replica
+        if store.crowded:
+            store.catch_up()
         first, last = store.taken() + 1, replica.settled
         if first > last:
             return
