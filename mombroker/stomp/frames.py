@@ -23,6 +23,7 @@ LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
 MAX_RECEIPT = 200  # of a receipt in a run
 MAX_STRANGE, SAMPLE = 256, 16  # after so many new heads in a row, one of so many is remembered, until one comes again
+_DESTINATION = b"\ndestination:"
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _PLAIN = re.compile(rb"[!-9;-\[\]-~]*")  # a value that means itself in every version
@@ -77,28 +78,37 @@ def encode(command: str, headers: Iterable[tuple[str, str]], body: bytes = b"", 
 
 
 class Known:
-    """The head of a SEND, which may come again with another receipt: between `before` and `after`, when it was there
-    last. `memo` is for whoever reads the frames."""
+    """What heads of SENDs have in common that differ in receipt and destination alone: between `before` and `after` is
+    the receipt, where the last one had one. `memo` is for whoever reads the frames.
 
-    __slots__ = ("command", "headers", "length", "before", "after", "memo", "_match")
+    headers  those that all have
+    told     the destination of the last one, if it is not among these; another object for another destination
+    """
+
+    __slots__ = ("command", "headers", "told", "length", "before", "after", "memo", "_match")
 
     def __init__(self, command: str, headers: dict[str, str], length: int | None):
         self.command, self.headers, self.length = command, headers, length
+        self.told: dict[str, str] = {}
         self.before = self.after = b""
         self.memo: Any = None
         self._match: Any = None
 
+    def tell(self, shown: str) -> None:
+        """The last one's destination, if that was cut out. Where it is new, nothing is `before` a receipt yet."""
+        if self.told.get("destination") != shown:
+            self.told, self.before = {"destination": shown}, b""
+
     def between(self, before: bytes, after: bytes) -> None:
-        if (before, after) != (self.before, self.after):
-            self.before, self.after, self._match = before, after, None
+        self.before = before
+        if after != self.after:
+            self.after, self._match = after, None
 
     def match(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
-        """Receipt and body of such a frame, if one begins there and is whole."""
+        """Receipt and body of such a frame, if one is whole whose receipt begins there."""
         if self._match is None:
             body = rb"((?s:.{%d}))\0" % self.length if self.length is not None else rb"([^\0]*+)\0"
-            self._match = re.compile(
-                re.escape(self.before) + rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_RECEIPT + re.escape(self.after) + body
-            ).match
+            self._match = re.compile(rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_RECEIPT + re.escape(self.after) + body).match
         found: re.Match[bytes] | None = self._match(data, at)
         return found
 
@@ -111,7 +121,8 @@ class Parser:
 
     commands         those of the other side: CLIENT, SERVER
     version, limits  change by `agree` between two frames; until the first one has been read both line ends are good
-    known, receipt   of the last frame, if its head is remembered; where that has a memo, `headers` lack the receipt
+    known, receipt   of the last frame, if its head is remembered; where that has a memo, `headers` may lack what is not
+                     of all of them
     """
 
     __slots__ = (
@@ -169,8 +180,9 @@ class Parser:
         if self._head is None:
             if self._quick and not self.first:
                 last = self._last
-                if last is not None and data.startswith(last.before, at) and (frame := self._like(last, data, at)):
-                    return frame
+                if last is not None and (before := last.before) and data.startswith(before, at):
+                    if (frame := self._like(last, data, at)) is not None:
+                        return frame
                 if ack := _ACK.match(data, at):
                     self._at, self._seen, self._lines, self.known = ack.end(), 0, 0, None
                     return _frame(Frame, (ack[1].decode(), {"id": ack[2].decode()}, b""))
@@ -223,9 +235,13 @@ class Parser:
         """Receipts and bodies of the SENDs that come next and are like the last one, at most so many."""
         found: list[tuple[bytes, bytes]] = []
         data, at = self._data, self._at
-        if self._head is None and self._quick and data.startswith(known.before, at) and known.before:
-            limit = self.limits.body
-            while len(found) < most and (frame := known.match(data, at)) and len(frame[2]) <= limit:
+        before, limit = known.before, self.limits.body
+        if self._head is None and self._quick and before:
+            past = len(before)
+            while len(found) < most and data.startswith(before, at):
+                frame = known.match(data, at + past)
+                if frame is None or len(frame[2]) > limit:
+                    break
                 found.append((frame[1], frame[2]))
                 at = frame.end()
             self._at = at
@@ -256,20 +272,26 @@ class Parser:
                 return None
         self._at, self._seen, self._lines, self.known = stop + 1, 0, 0, known
         self.receipt = receipt = data[cut:end].decode()
-        headers = known.headers if known.memo is not None else {**known.headers, "receipt": receipt}
+        headers = known.headers if known.memo is not None else {**known.headers, **known.told, "receipt": receipt}
         return _frame(Frame, (known.command, headers, bytes(data[start:stop])))
 
     def _known_head(self, head: bytes) -> tuple[str, dict[str, str], int | None]:
-        """Command, headers and content-length: remembered, if only the receipt is new."""
+        """Command, headers and content-length: remembered, if only receipt and destination are new."""
         self._strange = strange = self._strange + 1
         if len(head) > MAX_KNOWN_BYTES or (strange > MAX_STRANGE and strange % SAMPLE):
             return self._read_head(head)
-        key, receipt = head, None
+        key, receipt, shown = head, None, None
         if (cut := head.find(b"\nreceipt:")) >= 0:
             end = head.find(b"\n", cut + 9)
             key, receipt = (head[:cut], head[cut + 9 :]) if end < 0 else (head[:cut] + head[end:], head[cut + 9 : end])
             if not _PLAIN.fullmatch(receipt):
                 return self._read_head(head)
+        if (at := key.find(_DESTINATION)) >= 0:
+            at += len(_DESTINATION)
+            end = key.find(b"\n", at)
+            value = key[at:] if end < 0 else key[at:end]
+            if _PLAIN.fullmatch(value):
+                key, shown = key[:at] if end < 0 else key[:at] + key[end:], value.decode()
         known = self._heads.get(key)
         if known is None:
             command, headers, length = self._read_head(head)
@@ -277,17 +299,20 @@ class Parser:
                 return command, headers, length
             if len(self._heads) >= MAX_KNOWN:
                 self._heads.clear()
-            mine = {name: value for name, value in headers.items() if name != "receipt"}
+            own = ("receipt",) if shown is None else ("receipt", "destination")
+            mine = {name: value for name, value in headers.items() if name not in own}
             known = self._heads[key] = Known(command, mine, length)
         else:
             self._strange = 0
+        if shown is not None:
+            known.tell(shown)
         self.known, self.receipt = known, None
         if receipt is None:
-            return known.command, known.headers, known.length
+            return known.command, {**known.headers, **known.told}, known.length
         self.receipt = receipt.decode()
         known.between(head[: cut + 9], head[cut + 9 + len(receipt) :] + b"\n\n")
         self._last = known
-        return known.command, {**known.headers, "receipt": self.receipt}, known.length
+        return known.command, {**known.headers, **known.told, "receipt": self.receipt}, known.length
 
     def _skip_line_ends(self, data: bytes | bytearray, at: int) -> int:
         ends = _LINE_ENDS.match(data, at)

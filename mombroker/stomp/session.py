@@ -42,7 +42,7 @@ from mombroker.broker.shapes import getter
 from mombroker.broker.transactions import Step, TransactionError, Transactions
 from mombroker.core.times import MS
 from mombroker.stomp import foreign, replies, requests
-from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Limits, Parser, encode
+from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Known, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12, head_of
 from mombroker.stomp.requests import CONTROL, OPTIONS, Now, flag, number
 from mombroker.stomp.unsettled import Unsettled
@@ -57,9 +57,13 @@ MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
 Values = tuple[Any, ...]
+# Known.told, and what equal frames have in common: the values before the body (the destination), between body and
+# receipt (the last is the destination as it was written), and behind that.
+Model = tuple[dict[str, str], Values, Values, Values]
 _FIELDS = [each.name for each in fields(Send)]
 _BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
 _values = getter(*_FIELDS)
+assert _BODY == _FIELDS.index("destination") + 1 == 1 and _RECEIPT == _FIELDS.index("shown") + 1, "see Model"
 
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
@@ -297,8 +301,11 @@ class Session:
 
     def _send(self, frame: Frame) -> None:
         known = self.parser.known
-        if known is not None and (model := known.memo) is not None:
-            before, between, behind = model
+        model: Model | None = None
+        if known is not None and (model := known.memo) is not None and model[0] is not known.told:
+            model = self._elsewhere(known, model)
+        if known is not None and model is not None:
+            _, before, between, behind = model
             receipt = self.parser.receipt
             command = Send(*(*before, frame.body, *between, receipt, *behind))
             if receipt is not None and (more := self.parser.like(known, MAX_RUN)):
@@ -334,8 +341,21 @@ class Session:
         else:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
-            if known is not None and kind is Send and "reply-to" not in headers:  # which may need a subscription
-                known.memo = _model(command)
+            if known is not None:
+                simple = kind is Send and "reply-to" not in headers  # which may need a subscription
+                known.memo = _model(known.told, command) if simple else None
+
+    def _elsewhere(self, known: Known, model: Model) -> Model | None:
+        """What frames mean that differ from those of the model in their destination. None: they need a closer look.
+        Raises DestinationError."""
+        shown = known.told["destination"]
+        if not shown or destinations.is_temporary(shown) or "destination-type" in known.headers:
+            return None
+        destination = destinations.one(shown)
+        if destination.startswith(AGENT):
+            return None
+        known.memo = made = known.told, (destination,), (*model[2][:-1], shown), model[3]
+        return made
 
     def _said(self, command: Send, headers: dict[str, str]) -> None:
         """What the sender says of its message."""
@@ -560,10 +580,9 @@ class Session:
         assert self.state == "open" or not self.transactions.open, "transactions outlive the session"
 
 
-def _model(command: Send) -> tuple[Values, Values, Values]:
-    """What equal frames have in common: the values before the body, between body and receipt, and behind that."""
+def _model(told: dict[str, str], command: Send) -> Model:
     values = _values(command)
-    return values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
+    return told, values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
 
 
 def _beat(text: str) -> tuple[int, int]:

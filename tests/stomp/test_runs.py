@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker.commands import Delivery, Receipts, Send, SendRun
@@ -48,6 +48,46 @@ def test_however_they_come_they_mean_the_same(rows, cuts):
             at += size
         told.append(singles(mine.take()))
     assert told[0] == told[1] == told[2] and len(told[0]) == sum(times for _, times in rows) + 1
+
+
+PLACES = ["/queue/a", "/queue/b", "/topic/c", "d", "/queue/a b", "/queue/c:d", "/queue/é", "/temp-queue/t", "/agent/x"]
+MORE = st.sampled_from(
+    [[], [("color", "red")], [("priority", "7")], [("destination-type", "ANYCAST")], [("reply-to", "r")]]
+)
+TO = st.tuples(st.sampled_from(PLACES), MORE, RECEIPTS | st.none(), st.sampled_from([b"", b"body"]), st.integers(0, 2))
+
+
+@given(st.lists(st.tuples(TO, st.integers(1, 3)), min_size=1, max_size=12))
+@example([((place, [], receipt, b"", 0), 1) for place, receipt in (("/queue/a", "1"), ("d", None), ("/queue/a", "2"))])
+@settings(max_examples=150)
+def test_those_to_other_destinations_mean_what_each_means_alone(rows):
+    """What a parser remembers of one destination, or of none, is not taken for another."""
+    frames = []
+    for (place, more, receipt, body, at), times in rows:
+        if more and more[0][0] == "destination-type" and not place.startswith("/queue/"):
+            more = []
+        head = [*more, *([("receipt", receipt)] if receipt is not None else [])]
+        head.insert(at, ("destination", place))
+        frames += [encode("SEND", head, body)] * times
+    together, alone = client(), []
+    together.raw(b"".join(frames))
+    for frame in frames:
+        one = client()
+        one.raw(frame)
+        alone += singles(one.take())
+    assert singles(together.take()) == alone and len(alone) == len(frames)
+
+
+def test_a_head_is_remembered_wherever_it_goes():
+    mine = client()
+    mine.raw(b"SEND\ndestination:/queue/a\ncolor:red\nreceipt:1\n\n\0")
+    known = mine.session.parser.known
+    for number in range(1_000):
+        mine.raw(b"SEND\ndestination:/queue/q%d\ncolor:red\nreceipt:%d\n\n\0" % (number, number))
+        assert mine.session.parser.known is known
+    assert [each.destination for each in mine.take()] == ["queue:a", *(f"queue:q{number}" for number in range(1_000))]
+    mine.raw(b"SEND\ndestination:\ncolor:red\nreceipt:last\n\n\0")
+    mine.ended("SEND needs a destination", "last")
 
 
 def test_alike_ones_with_receipts_are_one_command():
