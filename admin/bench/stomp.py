@@ -13,7 +13,7 @@ from mombroker.admin.bench.amqpload import AmqpConsumer, AmqpProducer
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.bench.figures import Rounds, Row
 from mombroker.admin.bench.natsload import NatsConsumer, NatsProducer
-from mombroker.admin.bench.stompload import Broker, Consumer, NamingProducer, Producer, broker, drive
+from mombroker.admin.bench.stompload import Broker, Consumer, NamingProducer, PacedProducer, Producer, broker, drive
 from mombroker.admin.demo import free_ports
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
@@ -29,7 +29,8 @@ WARM_UP = 2_000  # messages before the first round of a case
 class Case:
     """flow: producers and consumers share `queues`; fan-out: to a topic with so many consumers; backlog: first in, then
     out. A round of it is 1/`part` of the messages of others. `ids`: whether messages have
-    ids of their own; None: as clients of the protocol mostly write them, so those of AMQP have."""
+    ids of their own; None: as clients of the protocol mostly write them, so those of AMQP have. `rate`: each producer
+    sends so many a second, whatever its window is; by STOMP alone."""
 
     kind: str = "flow"
     window: int = 512
@@ -42,6 +43,7 @@ class Case:
     prefetch: int = 1_000
     ids: bool | None = None
     part: int = 1
+    rate: float = 0.0
 
     @property
     def simple(self) -> bool:
@@ -58,8 +60,8 @@ class Target:
     headers: dict[str, str] = field(default_factory=dict)
 
     def can(self, case: Case) -> bool:
-        """Of a JetStream only simple cases are measured."""
-        return not self.at.nats or case.simple
+        """Of a JetStream only simple cases are measured, and at a given rate only brokers of STOMP."""
+        return (not self.at.nats or case.simple) and not (case.rate and (self.at.nats or self.at.amqp))
 
 
 def targets(urls: Sequence[str], pids: Sequence[Sequence[int]]) -> list[Target]:
@@ -98,7 +100,10 @@ def measure(
     """In each round every case is run with every broker that can do it, in turn; `by_amqp`: our own by AMQP, too."""
     for target in brokers:
         if not any(map(target.can, cases)):
-            raise MomError("of a broker by nats:// only a flow is measured, of one producer and one consumer")
+            raise MomError(
+                "of a broker by nats:// only a flow is measured, of one producer and one consumer; at a given rate only"
+                " brokers by stomp://"
+            )
     with ExitStack() as stack:
         if not brokers:
             _, stomp, amqp = stack.enter_context(ours(folder))
@@ -157,6 +162,9 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
                 at, address, topic = target.at, name.rpartition("/")[2], kind == "topic"
                 named = case.ids is not False
                 producers.append(AmqpProducer(at, address, topic, case.size, case.persistent, case.window, named))
+            elif case.rate:
+                head = f"destination:{name}{more}"
+                producers.append(PacedProducer(target.at, head, case.size, case.persistent, case.rate))
             else:
                 head = f"destination:{name}{more}"
                 naming = NamingProducer(target.at, head, case.size, case.persistent, case.window) if case.ids else None
@@ -168,7 +176,8 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
 
         if case.kind != "backlog":
             takers = consumers()
-        cpu, own, start = cpu_of(target.pids), time.process_time(), time.perf_counter()
+        cpu, disk = cpu_of(target.pids), written_by(target.pids)
+        own, start = time.process_time(), time.perf_counter()
         for producer in producers:
             producer.start(each)
         if case.kind == "backlog":
@@ -182,12 +191,14 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
         for taker in takers:
             taker.leave()
         spent, own = cpu_of(target.pids) - cpu, time.process_time() - own
+        disk = written_by(target.pids) - disk
         if got > wanted:
             raise MomError(f"{got - wanted} messages too many from {target.name}: its queues were not empty")
     waits = sorted(wait for producer in producers for wait in producer.waits)
     return {
         "rate": wanted / took, "fill_rate": total / filled if filled else 0.0, "broker_us": spent / wanted * 1e6,
         "client_us": own / wanted * 1e6, "p50_ms": weighted(waits, 0.5) * 1e3, "p99_ms": weighted(waits, 0.99) * 1e3,
+        "p999_ms": weighted(waits, 0.999) * 1e3, "disk_bytes": disk / wanted,
     }  # fmt: skip
 
 
@@ -204,7 +215,24 @@ def weighted(waits: Iterable[tuple[float, int]], part: float) -> float:
 
 def cpu_of(pids: Iterable[int]) -> float:
     """Seconds of CPU of processes and all their descendants so far, ended children included."""
-    spent, found = 0, set(pids)
+    return sum(_family(pids).values()) / TICKS
+
+
+def written_by(pids: Iterable[int]) -> int:
+    """Bytes that they and all their descendants have had written to disks so far; nothing of those of another user."""
+    total = 0
+    for pid in _family(pids):
+        try:
+            said = (Path("/proc") / str(pid) / "io").read_text()
+        except OSError:
+            continue
+        total += int(said.partition("\nwrite_bytes: ")[2].partition("\n")[0])
+    return total
+
+
+def _family(pids: Iterable[int]) -> dict[int, int]:
+    """These processes and all their descendants, and the ticks of CPU of each. Raises MomError."""
+    found = set(pids)
     stats: dict[int, tuple[int, int]] = {}
     if found:
         for entry in Path("/proc").iterdir():
@@ -219,11 +247,8 @@ def cpu_of(pids: Iterable[int]) -> float:
     while True:
         more = {pid for pid, (parent, _) in stats.items() if parent in found} - found
         if not more:
-            break
+            return {pid: stats[pid][1] for pid in found}
         found |= more
-    for pid in found:
-        spent += stats[pid][1]
-    return spent / TICKS
 
 
 def row(looks: Rounds, target: Target, case: Case, count: int, first: Target) -> Row:
@@ -246,5 +271,6 @@ def row(looks: Rounds, target: Target, case: Case, count: int, first: Target) ->
         "broker_us_min": spent and round(looks.best(name, "broker_us"), 1),
         "broker_x": spent and ratio("broker_us"), "broker_c": spent and round(spent / looks.c_us(name)),
         "client_us": round(of["client_us"], 2), "p50_ms": round(of["p50_ms"], 2), "p99_ms": round(of["p99_ms"], 2),
-        "p50_f": round(of["p50_ms"] / looks.f_ms(name), 1),
+        "p999_ms": round(of["p999_ms"], 2), "p50_f": round(of["p50_ms"] / looks.f_ms(name), 1),
+        "disk_bytes": round(of["disk_bytes"]) if target.pids else None,
     }  # fmt: skip

@@ -212,6 +212,33 @@ class Producer(Sender):
         self.answered(self.line.receive().count(0))
 
 
+class PacedProducer(Producer):
+    """One message each 1/`rate` seconds, whatever is not answered yet; its wait begins when it was due."""
+
+    def __init__(self, at: Broker, head: str, size: int, persistent: bool, rate: float):
+        super().__init__(at, [head], size, persistent, FRAMES)
+        self.rate, self.began = rate, 0.0
+
+    def start(self, count: int) -> None:
+        self.began = time.perf_counter()
+        super().start(count)
+
+    def go(self, room: int) -> None:
+        """It is not the answers that let it go on."""
+
+    def pause(self) -> float:
+        """Send what is due: seconds until there is more."""
+        while self.sent < self.count:
+            due = self.began + self.sent / self.rate
+            if (left := due - time.perf_counter()) > 0:
+                return left
+            at = self.sent % self.round
+            self.sent += 1
+            self.under_way.append((self.sent, due))
+            self.line.send(self.cut(at, 1))
+        return SILENCE_S
+
+
 DIGITS = 8  # of the number at the end of an id
 
 
@@ -295,7 +322,9 @@ class Side(Protocol):
 
 def drive(sides: Sequence[Side], done: Callable[[], bool]) -> None:
     """Let them work until `done`. Raises MomError when nothing comes for long."""
-    with selectors.DefaultSelector() as selector:
+    paced = [side for side in sides if isinstance(side, PacedProducer)]
+    # Epoll waits by whole milliseconds.
+    with selectors.SelectSelector() if paced else selectors.DefaultSelector() as selector:
         for side in sides:
             selector.register(side.line.socket, selectors.EVENT_READ, side)
         both = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -303,8 +332,9 @@ def drive(sides: Sequence[Side], done: Callable[[], bool]) -> None:
             blocked = [side for side in sides if side.line.rest]
             for side in blocked:
                 selector.modify(side.line.socket, both, side)
-            ready = selector.select(SILENCE_S)
-            if not ready:
+            patience = min((side.pause() for side in paced), default=SILENCE_S)
+            ready = selector.select(patience)
+            if not ready and patience >= SILENCE_S:
                 raise MomError(
                     f"nothing has come from {sides[0].line.at.name} for {SILENCE_S:.0f} s: messages are lost"
                 )

@@ -9,9 +9,10 @@ from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.cli.progress import Bar
 
 BRIEF_PEERS = (
-    "broker,kind,window,bytes,producers,consumers,f_ms,c_us,rate,rate_x,broker_us,broker_c,broker_x,p50_ms,p99_ms"
+    "broker,kind,window,bytes,producers,consumers,f_ms,c_us,rate,rate_x,broker_us,broker_c,broker_x,disk_bytes,p50_ms,"
+    "p99_ms"
 )
-BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,p50_ms,p99_ms"
+BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,disk_bytes,p50_ms,p99_ms"
 
 
 @click.command()
@@ -42,6 +43,7 @@ BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broke
     "--ids/--no-ids", default=None, help="Have messages ids of their own? [default: those of AMQP, as Qpid JMS does it]"
 )
 @click.option("--amqp", is_flag=True, help="Our own server by AMQP 1.0, too, where consumers accept one by one.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Each producer sends so many a second.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
 @folder_option
 @output_options
@@ -60,6 +62,7 @@ def stomp(
     prefetch: int,
     ids: bool | None,
     amqp: bool,
+    rate: float | None,
     rounds: int,
     folder: Path | None,
     output: str,
@@ -70,13 +73,15 @@ def stomp(
     A URL amqp://... is one of AMQP 1.0, nats://... a JetStream, with three copies in a cluster.
 
     rate counts what is received, fill_rate what a backlog is sent at. broker_us is the CPU time of the broker's
-    processes per message received, client_us that of this command. p50_ms and p99_ms are from a SEND to its RECEIPT.
-    Each SEND asks for a receipt, and at most --window are outstanding at a time.
+    processes per message received, disk_bytes what they have had written to disks for it, client_us the CPU time of
+    this command. p50_ms, p99_ms and p999_ms are from a SEND to its RECEIPT. Each SEND asks for a receipt, and at most
+    --window are outstanding at a time; with --rate it is sent when it is due, and its time begins then.
 
     \b
     Example:
       mom bench stomp
       mom bench stomp --amqp --window 512
+      mom bench stomp --rate 500 --messages 5000
       mom bench stomp --kind fan-out --volatile --consumers 10 --window 512
       mom bench stomp --url stomp://127.0.0.1:61613 --pid 4711 --url stomp://guest:guest@127.0.0.1:61614 --pid 815
     """
@@ -85,9 +90,9 @@ def stomp(
     cases = [
         stomp.Case(
             kind, window, size, "auto" if kind == "fan-out" else ack, not volatile, producers, consumers, queues,
-            prefetch, ids,
+            prefetch, ids, rate=rate or 0.0,
         )
-        for kind in kinds for size in sizes for window in windows
+        for kind in kinds for size in sizes for window in (windows if rate is None else [0])
     ]  # fmt: skip
     with Bar("rounds") as bar:
         rows = stomp.measure(stomp.targets(urls, pids), cases, messages, rounds, folder, bar.at, amqp)

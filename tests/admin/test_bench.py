@@ -298,6 +298,15 @@ def test_stomp_counts_every_message_of_every_kind(tmp_path):
         assert row["p99_ms"] >= row["p50_ms"] and row["broker"] == "mombroker"
 
 
+def test_at_a_given_rate_messages_are_sent_when_they_are_due(tmp_path):
+    words = ["--rate", 500, "--messages", 300, "--rounds", 1, "--folder", tmp_path]
+    (row,) = rows_of("stomp", *words)
+    assert row["rate"] <= 502 and row["window"] == 0
+    assert row["p999_ms"] >= row["p99_ms"] >= row["p50_ms"] > 0
+    refused = mom("stomp", *words, "--url", "amqp://127.0.0.1:1", code=1)
+    assert "at a given rate only brokers by stomp://" in refused.stderr
+
+
 def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_path):
     rows = rows_of("replicas", "--state", "whole,stopped,full", "--messages", 300, "--rounds", 1, "--folder", tmp_path)
     assert [(row["broker"], row["window"]) for row in rows] == [
@@ -355,6 +364,13 @@ def test_the_cpu_time_of_a_process_is_that_of_its_children_too():
     assert stomp.cpu_of([os.getpid()]) - before >= 0.25
     with pytest.raises(MomError, match="there is no process"):
         stomp.cpu_of([2**22 + 1])
+
+
+def test_what_a_process_writes_to_disks_is_what_the_system_says():
+    path = Path("/proc/self/io")
+    said = dict(line.split(": ") for line in path.read_text().splitlines())
+    assert 0 <= int(said["write_bytes"]) <= stomp.written_by([os.getpid()])
+    assert stomp.written_by([]) == 0
 
 
 def test_a_percentile_counts_weights():
