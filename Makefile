@@ -6,13 +6,14 @@ JOBS ?= 2
 ARGS ?=
 comma := ,
 
-.PHONY: help demo test test-long test-compiled wheel lint bench papers clean
+.PHONY: help demo test test-long test-compiled smoke wheel lint bench papers clean
 
 help:
 	@echo "make demo       seven servers, routers killed, domains changed, every message still in causal order"
 	@echo "make test       the tests that take seconds        (ARGS='-k name' goes to pytest, JOBS=n side by side)"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make test-compiled  the tests of what is compiled, on a compiled build"
+	@echo "make smoke      a compiled wheel, quickly made and installed, sends, is killed, and receives"
 	@echo "make wheel      a compiled wheel, for machines like this one, in dist/"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks                     (ARGS goes to mom bench)"
@@ -41,6 +42,19 @@ test-compiled: .venv/installed-dev
 	    { cat build.log; exit 1; }
 	@cd build/compiled && ../../$(PYTEST) -m "not long and not interpreted" \
 	    $(or $(ARGS),tests/broker tests/core tests/stomp tests/store tests/net tests/agents tests/sim)
+
+# A wheel of a copy of the tree, in an environment of its own, which has what it needs from .venv.
+SMOKE = build/smoke
+smoke: .venv/installed-dev
+	@rm -rf $(SMOKE) && mkdir -p $(SMOKE)/tree
+	@cp -r $(filter-out build dist,$(wildcard *)) $(SMOKE)/tree/
+	@MOMBROKER_COMPILE=1 MOMBROKER_OPT_LEVEL=0 $(PIP) wheel --no-build-isolation --no-deps --wheel-dir $(SMOKE) \
+	    $(SMOKE)/tree >$(SMOKE)/build.log 2>&1 || { cat $(SMOKE)/build.log; exit 1; }
+	@.venv/bin/python -m venv --without-pip $(SMOKE)/venv
+	@$(PIP) --python $(SMOKE)/venv install --no-deps $(SMOKE)/*.whl
+	@.venv/bin/python -c 'import sysconfig as s; print("import site; site.addsitedir(%r)" % s.get_path("purelib"))' \
+	    >$(SMOKE)/needs.pth && mv $(SMOKE)/needs.pth $(SMOKE)/venv/lib/python*/site-packages/
+	@$(SMOKE)/venv/bin/python -P tests/smoke.py
 
 wheel: .venv/installed
 	@MOMBROKER_COMPILE=1 $(PIP) wheel --no-deps --wheel-dir dist .

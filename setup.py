@@ -1,4 +1,5 @@
 """With MOMBROKER_COMPILE=1 the modules that each message passes are compiled by mypyc; all else is in setup.cfg.
+By MOMBROKER_OPT_LEVEL=0 the C compiler optimises nothing: in less time, for tests.
 
 What others subclass or watch stays interpreted: the server, its channel and engine, the store, the back ends, agents.
 """
@@ -35,7 +36,8 @@ def compiled() -> dict[str, list[object]]:
     except ImportError:  # pip asks what it needs, and comes again
         return {"setup_requires": ["mypy >= 2.1"]}
     what = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", *modules()]
-    return {"ext_modules": mypycify(what, opt_level="2", debug_level="0", multi_file=True, group_name="mombroker")}
+    level = os.environ.get("MOMBROKER_OPT_LEVEL", "2")
+    return {"ext_modules": mypycify(what, opt_level=level, debug_level="0", multi_file=True, group_name="mombroker")}
 
 
 setup(**compiled())
