@@ -41,9 +41,9 @@ def list_connections(file: Path, server: str | None, output: str, columns: str) 
 @options.file_option
 @options.server_option("Only on this server.")
 @click.option("--number", type=options.ROW, default=None, help="The connection with this number; see --server.")
-@click.option("--user", metavar="NAME", default="", help="Those of this user.")
-@click.option("--client-id", metavar="ID", default="", help="That with this client id.")
-@click.option("--host", metavar="ADDRESS", default="", help="Those from this address.")
+@click.option("--user", metavar="NAME", default="", callback=options.filled, help="Those of this user.")
+@click.option("--client-id", metavar="ID", default="", callback=options.filled, help="That with this client id.")
+@click.option("--host", metavar="ADDRESS", default="", callback=options.filled, help="Those from this address.")
 @click.option("--reason", metavar="TEXT", default="", help="What the clients are told.")
 @output_options
 def close(

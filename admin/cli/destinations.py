@@ -27,7 +27,7 @@ LOSING = {"delete_destination": "Delete", "purge": "Drop all messages that wait 
 
 def where_option(command: options.F) -> options.F:
     text = "Only messages that this selector fits, as a consumer's would."
-    return click.option("--where", metavar="SELECTOR", default="", help=text)(command)
+    return click.option("--where", metavar="SELECTOR", default="", callback=options.filled, help=text)(command)
 
 
 def limit_option(default: int, what: str) -> Callable[[options.F], options.F]:

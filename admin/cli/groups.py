@@ -8,6 +8,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
+from mombroker.core.errors import line
 from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def show_group(file: Path, group: str, output: str, columns: str) -> None:
 @group.command()
 @options.file_option
 @options.yes_option
-@click.option("--member", metavar="AGENT", help="Only this one: nobody waits for it, and it may join again.")
+@click.option(
+    "--member", metavar="AGENT", callback=options.filled,
+    help="Only this one: nobody waits for it, and it may join again.",
+)  # fmt: skip
 @click.argument("group")
 @output_options
 def remove(file: Path, yes: bool, member: str | None, group: str, output: str, columns: str) -> None:
@@ -82,4 +86,4 @@ def _home(topology: "Topology", group: str) -> "Server":
     for server, answer in options.answers(topology, None, "groups"):
         if any(row["group"] == group for row in answer["groups"]):
             return server
-    raise options.Failure(ExitCode.NOTHING, f"there is no group {group}: see `mom group list`")
+    raise options.Failure(ExitCode.NOTHING, f"there is no group {line(group)}: see `mom group list`")

@@ -166,6 +166,14 @@ def file_of(ctx: click.Context) -> Path:
     return ctx.params.get("file") or Path(DEFAULT_FILE)
 
 
+def filled(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Of an option that says which of all are meant: an empty text, as of a variable of a script that is not set, does
+    not mean all of them."""
+    if given == "" and ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE:
+        raise click.BadParameter("is empty: say which, or leave the option out", ctx, param)
+    return given
+
+
 def yes_option(command: F) -> F:
     """`--yes`; see `confirm`."""
     return click.option("--yes", is_flag=True, help="Do it without asking.")(command)

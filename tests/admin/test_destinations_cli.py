@@ -452,3 +452,17 @@ def test_groups_are_listed_and_who_asks_for_another_one_is_told(bus):
     assert bus.json("group", "list") == []
     assert "there is no group ledger" in bus.mom("group", "show", "ledger", code=6).stderr
     assert "there is no group ledger" in bus.mom("group", "remove", "ledger", "--yes", code=6).stderr
+    assert "no group \\n" + "x" * 100 in bus.mom("group", "show", "\n" + "x" * 5000, code=6).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("group", "remove", "ledger", "--yes", "--member"),
+        ("queue", "move", "one", "other", "--where"),
+        ("dlq", "retry", "one", "--where"),
+        *(("connections", "close", option) for option in ("--user", "--client-id", "--host")),
+    ],
+)
+def test_an_empty_text_that_says_which_does_not_mean_all(bus, words):
+    assert "is empty: say which, or leave the option out" in bus.mom(*words, "", code=2).stderr
