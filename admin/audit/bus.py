@@ -67,6 +67,7 @@ class Findings:
     unjudged: int = 0  # events, or pairs of a message and an agent, whose other half is in no log that was read
     retired: list[str] = field(default_factory=list)  # servers of whose log the beginning, or a part, is missing
     absent: list[str] = field(default_factory=list)  # servers of which an export has no record
+    unseen: list[str] = field(default_factory=list)  # servers whose stores were not given
     holes: list[str] = field(default_factory=list)  # a sentence on each run of records that is missing within a log
     restored: list[str] = field(default_factory=list)  # of each server whose store is an old copy, why and what to do
 
@@ -125,6 +126,7 @@ def audit(
     arriving = [pair for pair in cast(list[Pair], verdict.lost) if pair not in logs.reacted]
     _search(logs, revisions, stores, arriving, found)
     found.restored = restored(topology, stores)
+    found.unseen = [server for server in topology.servers if server not in stores]
     return found
 
 

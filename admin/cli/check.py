@@ -37,8 +37,8 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
     although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 4 if there are
     any, if a log has a hole, or if an export has no record of a server of FILE or lacks records that it had. Exit code
-    5 if there are none, but not all could be judged (judged_pct below 100): the log of a server has lost its beginning,
-    or the store of one is not at hand that may say what was logged after the export.
+    5 if there are none, but not all could be judged: the log of a server has lost its beginning, or the store of one is
+    not at hand, which may say what was logged after the export, or of a server that has not begun yet is not there.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
     do. What had not arrived is searched for in the stores that are on this machine.
@@ -61,11 +61,11 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
         echo_json(report)
     else:
         _tables(report, columns)
-    for sentence in [*absent(found), *found.holes, *found.restored]:
+    for sentence in [*absent(found), *_unseen(topology, found), *found.holes, *found.restored]:
         click.echo(f"mom: {sentence}", err=True)
     if found.unjudged:
         click.echo(f"mom: {partly(found)}", err=True)
-    if not found.clean or found.unjudged:
+    if not found.clean or found.unjudged or found.unseen:
         raise SystemExit(ExitCode.INCOMPLETE if found.clean else ExitCode.WRONG)
 
 
@@ -76,7 +76,7 @@ def partly(found: audit.Findings) -> str:
 
 
 def _live(topology: "Topology", bar: Bar) -> audit.Findings:
-    found = audit.audit(topology, _readers(topology, topology.servers.values()), bar.at)
+    found = audit.audit(topology, at_hand(topology) or _readers(topology, topology.servers.values()), bar.at)
     for server in topology.servers.values():
         found.restored += _apart(server)
     return found
@@ -154,6 +154,15 @@ def absent(found: audit.Findings) -> list[str]:
     ]
 
 
+def _unseen(topology: "Topology", found: audit.Findings) -> list[str]:
+    """A sentence on the servers whose stores are not here, while those of others are."""
+    return [
+        f"there is no store of {name} in {store.folder_of(topology.servers[name])}, so what it did is not judged: "
+        "start it if it has not begun yet, or run this where its folder is"
+        for name in found.unseen
+    ]
+
+
 def describe(found: audit.Findings) -> dict[str, Any]:
     """The findings as plain values; a message is written `server#number`."""
 
@@ -181,6 +190,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
         "not_judged": found.unjudged,
         "logs_without_beginning": found.retired,
         "servers_without_log": found.absent,
+        "servers_without_store": found.unseen,
         "holes": found.holes,
         "restored": found.restored,
         "agents": found.agents,

@@ -10,10 +10,13 @@ import click
 from mombroker.admin.cli.output import Target, new_topology
 from mombroker.core.errors import MomError
 from mombroker.core.ids import SERVER_NAME
+from mombroker.store.folder import STORE
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Topology
     from mombroker.net.joining import Invitation
+
+KNOCK_S = 2.0  # for a server that has joined already to answer
 
 
 @click.command()
@@ -31,9 +34,7 @@ if TYPE_CHECKING:
 @click.option("--domain", default="", help="The name of the new domain of the two. [default: SERVER-NAME]")
 @click.option("--stomp", metavar="HOST:PORT", help="Where clients reach it.")
 @click.option("--data", type=Target(folder=True), help="Its data folder. [default: NAME]")
-@click.option(
-    "--out", type=Target("toml", new=True), default=Path("bus.toml"), show_default=True, help="Its topology file."
-)
+@click.option("--out", type=Target("toml"), default=Path("bus.toml"), show_default=True, help="Its topology file.")
 @click.option("--no-start", is_flag=True, help="Do not start it: say how.")
 def join(
     name: str,
@@ -64,6 +65,8 @@ def join(
 
     if not SERVER_NAME.fullmatch(name):
         raise MomError(f"{name!r} cannot be a server's name: use letters, digits, _ and -, and begin with a letter")
+    if out.exists():
+        raise MomError(_there(name, out))
     folder = (data or Path(name)).absolute()
     if joining.has_store(str(folder)):
         raise MomError(f"{folder} has a store already: give {name} another folder by --data, or start what is there")
@@ -84,7 +87,7 @@ def join(
     joining.new_store(made, name, invitation).close()
     click.echo(f"{name} is on the bus {made.name}, behind {invitation['sponsor']}; its topology file is {out}")
     if no_start:
-        click.echo(f"start it by `mom serve {out} --server {name}`")
+        click.echo(_start(name, out))
     else:
         raise SystemExit(detached(out, made, [made.servers[name]], "text"))
 
@@ -112,8 +115,13 @@ def _invited(
 
     try:
         said = ask("invitation")
-    except (NotRunning, NoAnswer, NoAccess):
+    except (NotRunning, NoAnswer):
         raise
+    except NoAccess as error:
+        if "different secrets" not in str(error):
+            raise
+        has = "another secret than the file of --secret" if key else "a secret, and --secret is not given"
+        raise NoAccess(f"no login at {at}: the bus has {has}: name the file of its servers by --secret") from None
     except MomError:  # it is not on the bus
         ask("join", listen=listen, behind=behind, domain=domain)
         said = ask("invitation")
@@ -124,6 +132,29 @@ def _invited(
     if there != listen:
         raise MomError(f"the bus has a server {name} already, at {there}: choose another name")
     return found
+
+
+def _there(name: str, out: Path) -> str:
+    """What to do about a topology file that is there already: it may be of this very server."""
+    from mombroker.net import adminclient, config
+
+    other = f"{out} is there already: delete it, or choose another name by --out"
+    try:
+        topology = config.load(out)
+    except MomError:
+        return other
+    at = topology.servers.get(name)
+    if at is None:
+        return other
+    if not (Path(at.data) / STORE).exists():
+        return f"{out} is there already, and {name}, of which it is, has no store yet: delete it, and ask again"
+    if adminclient.ready(topology, name, KNOCK_S):
+        return f"{name} is on the bus {topology.name} already, and runs: see `mom status {out} --server {name}`"
+    return f"{name} has joined the bus {topology.name} already, and does not run: {_start(name, out)}"
+
+
+def _start(name: str, out: Path) -> str:
+    return f"start it by `mom serve {out} --server {name}`"
 
 
 def _file(name: str, invitation: "Invitation", secret: Path | None, folder: Path, stomp: str | None) -> "Topology":
@@ -140,6 +171,8 @@ def _secret(file: Path | None) -> bytes:
     from mombroker.core.topology import Server, Topology
     from mombroker.net.secret import secret_of
 
+    if file and not file.exists():
+        raise MomError(f"--secret: there is no file {file}: copy that of the bus from one of its servers")
     nobody = Topology("bus", {"nobody": Server("nobody", "127.0.0.1", 1)}, secret_file=str(file) if file else None)
     return secret_of(nobody, lambda line: click.echo(line, err=True))
 

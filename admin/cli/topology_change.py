@@ -73,7 +73,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
 
     Where domains change, all servers of these must be up, or it is refused and nothing has changed. Then what enters
     these domains waits until all have switched; clients keep their connections, and other servers notice nothing. Who
-    dies meanwhile is only waited for: `mom topology status` tells.
+    dies meanwhile is only waited for: `mom topology status` tells. Asked again, it waits for the end, too.
 
     New servers that are to be in domains which change are attached first, which pauses nobody; once they have been
     started, the domains change. What was cut short in between goes on when FILE is applied again.
@@ -97,9 +97,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if output != "json":
         _tell(found)
     if not found.lines:
-        renew(file, stand.number)
-        if output == "json":
-            echo_json({"revision": stand.number, "changes": []})
+        _nothing_more(file, stand, found, wait, output)
         return
     asked = next(stands.answering(stand, stand.topology.registry), None)
     if asked is None:
@@ -138,6 +136,20 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         click.echo(f"the change to revision {done['revision']} has begun: see `mom topology status`")
     else:
         click.echo(f"revision {done['revision']} is in force")
+
+
+def _nothing_more(file: Path, stand: "Stand", found: "Plan", wait: bool, output: str) -> None:
+    """What is wanted is in force, or about to be: a change that is under way is waited for, as by who began it."""
+    if found.refused:
+        raise MomError(f"this cannot be applied now: {found.refused}")
+    number = stand.number
+    renew(file, number)
+    if found.under_way and wait:
+        wait_for(stand.topology, number)
+    if output == "json":
+        echo_json({"revision": number, "changes": [], **({"over": wait} if found.under_way else {})})
+    elif found.under_way and wait:
+        click.echo(f"revision {number} is in force")
 
 
 @click.command()

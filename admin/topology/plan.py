@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mombroker.admin import leaving
-from mombroker.admin.topology import advise, costs, made_from, steps
+from mombroker.admin.topology import advise, costs, made_from, steps, under_way
 from mombroker.admin.topology.costs import Load
 from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, past, reader_of
 from mombroker.core import revision
@@ -28,6 +28,7 @@ KINDS = {
     Kind.ATTACH: "new servers are attached: no server pauses, and others may be down",
     Kind.FREEZE: "domains change",
 }
+GOES_ON = "this change is under way, `mom topology status` tells how far it is"
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Plan:
     waiting   what is under way in these domains now, a phrase each
     holds     leaver -> what it still has
     moves     what is on its way from there to another server, a line each
+    under_way to which revision a change is under way, if nothing is to be changed; 0: to none
     first     the topology that is needed before, by which newcomers are attached; None if the change takes one step
     down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
     needed    of these, those that the change has to wait for
@@ -57,6 +59,7 @@ class Plan:
     costs: list[dict[str, Any]] = field(default_factory=list)
     moves: list[str] = field(default_factory=list)
     first: Topology | None = None
+    under_way: int = 0
 
     @property
     def steps(self) -> int:
@@ -70,13 +73,14 @@ class Plan:
             "attached": [each._asdict() for each in change.attached], "newcomers": list(change.newcomers),
             "leavers": list(change.leavers), "holds": self.holds, "waiting": self.waiting, "down": self.down,
             "no_access": self.hidden, "needed": self.needed, "refused": self.refused,
-            "costs": self.costs, "moves": self.moves, "steps": self.steps,
+            "costs": self.costs, "moves": self.moves, "steps": self.steps, "under_way": self.under_way,
         }  # fmt: skip
 
     def words(self) -> Iterator[str]:
         """The plan in lines, without its costs."""
         change = self.change
-        yield f"revision {self.number}: {KINDS[change.kind]}"
+        going_on = self.under_way == self.number > 0
+        yield f"revision {self.number}: {GOES_ON if going_on else KINDS[change.kind]}"
         yield from (f"  {line}" for line in [*self.lines, *self.moves])
         if self.first is not None:
             yield (
@@ -132,6 +136,7 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
     if costly and change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
     if change.kind is Kind.NOTHING:
+        _end_of(stand, made)
         return made
     if new.revision not in (0, stand.number):
         made.refused = made_from.refusal(new, stand.number, past(stand))
@@ -140,6 +145,15 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
     else:
         made.refused = _judged(stand, new, change)
     return made
+
+
+def _end_of(stand: Stand, made: Plan) -> None:
+    """What is wanted is in force somewhere: is it everywhere, and to stay so?"""
+    silent = {name: seen.why for name, seen in stand.servers.items() if seen.state != UP}
+    rows = under_way.statuses(stand.topology, silent)
+    made.under_way, made.waiting = under_way.change(rows), list(under_way.waits(rows))
+    if made.under_way > stand.number:
+        made.refused = f"a change to revision {made.under_way} of the topology is under way: see `mom topology status`"
 
 
 def _judged(stand: Stand, new: Topology, change: Change) -> str:

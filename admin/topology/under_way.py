@@ -47,6 +47,11 @@ def joining(rows: Rows) -> list[str]:
     return [name for row in rows for name in row.get("joining", ())]
 
 
+def change(rows: Rows) -> int:
+    """The number of the revision to which a change is under way, as servers that answer say; 0 without one."""
+    return max((each for row in rows for each in (row["change"], row["bus"].get("change", 0))), default=0)
+
+
 def left(rows: Rows) -> list[str]:
     """Who has still to switch, as the registry says; nobody if no change is under way, or the registry does not say."""
     return next((row["bus"]["waits_for"] for row in rows if row["bus"]), [])

@@ -1,6 +1,7 @@
 """The refusals of the agent server. Each is one sentence that names the next thing to try."""
 
 import re
+from urllib.parse import unquote
 
 SENTENCE_CHARS = 600
 QUOTED_CHARS = 200  # of what was given, in a sentence that quotes it
@@ -99,12 +100,23 @@ class NoRoute(MomError):
     """The server that something is for is not on this bus, or not any more."""
 
 
+KINDS = {  # of what has a name with this before a colon, as an operator calls it and asks for it
+    "queue": ("queue", "queue"), "sub": ("subscription", "subscription"),
+    "share": ("shared subscription", "subscription"), "topic": ("topic", "topic"), "group": ("group", "group"),
+}  # fmt: skip
+
+
 class UnknownName(MomError):
     """A reaction sent to a name that this server does not know yet; the reaction is repeated once it knows the name."""
 
     def __init__(self, name: str):
         self.name = name
-        super().__init__(f"no agent is named {name!r} on this bus yet")
+        kind, _, own = name.partition(":")
+        what, noun = KINDS.get(kind, ("agent", "agent"))
+        client, colon, called = own.partition(":") if kind in ("sub", "share") else ("", "", "")
+        shown = unquote(called if colon else own if kind in KINDS else name)
+        whose = f" of client {short(unquote(client))!r}" if colon and client else ""
+        super().__init__(f"no {what} is named {short(shown)!r}{whose} on this bus yet: see `mom {noun} list`")
 
 
 class NoProgram(MomError):

@@ -281,9 +281,9 @@ def _no_token(at: Server, path: Path) -> MomError:
         return NoAccess(f"{at.name} runs, but its token {path} is gone; start it again, and it makes a new one")
     if is_loopback(at.host) and not path.parent.exists():
         return NoAccess(
-            f"somebody listens at {at.listen}, and the folder {path.parent} of {at.name} is not there: if it was "
-            f"removed, stop {at.name} and bring the folder back, or run `mom server lost {at.name}`; else give the "
-            f"topology file that {at.name} runs with"
+            f"somebody listens at {at.listen}, and the folder {path.parent} of {at.name} is not there: if {at.name} is "
+            f"another machine's, ask there; if it runs here, give the topology file that it runs with, or, if the "
+            f"folder was removed, stop it and bring that back"
         )
     return NoAccess(
         f"somebody listens at {at.listen}, but {at.name} has no token in {path.parent}; give the topology file that "

@@ -464,6 +464,25 @@ def test_a_server_whose_token_is_gone_is_not_down(tmp_path):
     bus.down()
 
 
+def test_a_server_that_has_not_begun_leaves_the_rest_to_be_judged(tmp_path):
+    bus = one(tmp_path)
+    assert "no store" in bus.mom("check", code=1).stderr
+    bus.listen("a")
+    bus.up()
+    bus.mom("send", "-s", "a", "/queue/kept", "x")
+    more = tmp_path / "more.toml"
+    more.write_text(bus.file.read_text() + '\n[servers.c]\nlisten = "127.0.0.1:1"\n[domains.y]\nservers = ["b", "c"]\n')
+    result = bus.mom("check", str(more), code=5)
+    assert result.stderr == (
+        f"mom: there is no store of c in {tmp_path / 'var' / 'c'}, so what it did is not judged: start it if it has "
+        "not begun yet, or run this where its folder is\n"
+    )
+    report = bus.json("check", str(more), code=5)
+    assert report["clean"] and report["sends"] and report["servers_without_store"] == ["c"]
+    assert bus.json("check")["servers_without_store"] == []
+    bus.down()
+
+
 def test_a_log_that_is_switched_off_cannot_be_judged(tmp_path):
     bus = one(tmp_path, "[log]\nenabled = false")
     assert "enabled = true" in bus.mom("check", code=1).stderr

@@ -342,6 +342,21 @@ def test_a_subscription_that_nobody_could_have_is_not_made(bus):
     bus.mom("subscription", "delete", "never", "--yes")
 
 
+@pytest.mark.parametrize(("words", "said"), [
+    (("queue", "move", "nope", "--to", "b"), "no queue is named 'nope' on this bus yet: see `mom queue list`"),
+    (("queue", "show", "n o/pe"), "no queue is named 'n o/pe' on this bus yet: see `mom queue list`"),
+    (("subscription", "move", "nope", "--client-id", "m:e", "--to", "b"),
+     "no subscription is named 'nope' of client 'm:e' on this bus yet: see `mom subscription list`"),
+    (("subscription", "show", "n:pe"), "no subscription is named 'n:pe' on this bus yet: see `mom subscription list`"),
+    (("topic", "move", "nope", "--to", "b"), "topic:nope has no home: nobody has created it"),
+    (("agent", "move", "nope", "--to", "b"), "no agent is named 'nope' on this bus yet: see `mom agent list`"),
+    (("group", "show", "nope"), "there is no group nope"),
+])  # fmt: skip
+def test_what_is_not_there_is_called_what_it_would_be(bus, words, said):
+    result = bus.mom(*words, code=None)
+    assert result.exit_code in (1, 6) and said in result.stderr
+
+
 @pytest.mark.parametrize("words", [
     ("queue", "delete", "nope"), ("queue", "purge", "nope"), ("subscription", "delete", "nope"),
     ("subscription", "purge", "nope"),

@@ -13,7 +13,7 @@ from mombroker.admin import supervisor
 from mombroker.net import config
 from mombroker.store import folder
 from tests.admin.processes import Processes, free_ports, write_topology
-from tests.admin.test_topology_change import digest
+from tests.admin.test_topology_change import digest, number
 
 SECRET = "a secret of the bus, long enough"
 
@@ -60,8 +60,9 @@ def test_what_is_wrong_is_one_sentence_and_changes_nothing(bus, machine):
     (machine / "used" / "store.sqlite").write_bytes(b"")
     stomp = config.load(bus.file).servers["a"].stomp
     for given, sentence in [
-        (words(bus, "e", port, secret="other.secret"), "e and b have different secrets; `secret_file` must hold"),
-        (words(bus, "e", port, secret="none"), "there is no secret_file none"),
+        (words(bus, "e", port, secret="other.secret"), "the bus has another secret than the file of --secret: name"),
+        (words(bus, "e", port)[:-2], "the bus has a secret, and --secret is not given: name the file of its"),
+        (words(bus, "e", port, secret="none"), "--secret: there is no file none: copy that of the bus"),
         (words(bus, "c", port), "the bus has a server c since its first revision: choose another name"),
         (words(bus, "e", port, "--behind", "bb"), "the bus test has no server bb: it has a, b, c"),
         (words(bus, "e", port, "--domain", "x"), "the bus has a domain x, whose clocks a new member would change"),
@@ -130,7 +131,13 @@ def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
         load.until_more(50)
         begin = time.time()
         told = bus.run(*words(bus, "e", port, "--stomp", f"127.0.0.1:{stomp}", "--no-start"))
+        again = bus.mom(*words(bus, "e", port), code=1).stderr
+        assert again == (
+            "Error: e has joined the bus test already, and does not run: start it by `mom serve bus.toml --server e`\n"
+        )
+        assert "bus.toml is there already: delete it" in bus.mom(*words(bus, "f", port), code=1).stderr
         edit = machine / "bus.toml"
+        assert config.load(edit).revision == number(bus)
         edit.write_text(edit.read_text().replace('data = "e"', 'data = "e"\nanonymous = true'))
         here = Processes(edit)
         server = here.serve("e")
@@ -145,6 +152,10 @@ def test_a_server_joins_and_nobodys_connection_drops(bus, machine):
                     urls.add(heard.receive(timeout=60).body.partition(" ")[0])
                 end = time.time()
                 load.until_more(50)
+            again = bus.mom(*words(bus, "e", port), code=1).stderr
+            assert "e is on the bus test already, and runs: see `mom status bus.toml --server e`" in again
+            here = bus.mom("status", "bus.toml", code=5).stdout
+            assert "server lost" not in here and "if a is another machine's, ask there" in here
         finally:
             server.terminate()
             server.wait()

@@ -7,6 +7,7 @@ import pytest
 
 from mombroker.admin.cli.renewing import renew
 from mombroker.admin.topology import plan as plans
+from mombroker.admin.topology import under_way
 from mombroker.admin.topology.made_from import refusal
 from mombroker.core import revision
 from mombroker.core.layouts import generate
@@ -121,6 +122,47 @@ def test_servers_start_with_a_file_of_any_revision_and_other_commands_take_it(bu
     finally:
         bus.file.write_text(text)
     assert f"revision = {number(bus)}\n" in bus.mom("topology", "export").stdout
+
+
+@pytest.fixture
+def change(monkeypatch):
+    """Makes servers say, so many times, that a change to a revision is under way, and that b has not switched yet."""
+
+    def pretend(to, times):
+        said, ask = [to] * times, under_way.statuses
+
+        def statuses(*given):
+            rows = ask(*given)
+            if said:
+                bus = {"change": said.pop(), "phase": "frozen", "inside": ["a", "b"], "waits_for": ["b"]}
+                rows[0] |= {"bus": bus, "phase": "switched", "change": bus["change"]}
+            return rows
+
+        monkeypatch.setattr(under_way, "statuses", statuses)
+
+    return pretend
+
+
+def test_a_change_that_is_under_way_is_told_and_waited_for(bus, files, change):
+    """One of both has switched already, so the topology that was seen is the one that is wanted."""
+    was, file = number(bus), str(files[0])
+    change(was, 3)
+    told = f"revision {was}: this change is under way, `mom topology status` tells how far it is\nb has not switched\n"
+    assert bus.mom("topology", "plan", file).stdout == told
+    assert bus.json("topology", "plan", file)["under_way"] == was
+    assert bus.mom("topology", "apply", file, "--yes", "--no-wait").stdout == told
+    change(was, 4)
+    assert bus.mom("topology", "apply", file, "--yes").stdout == f"{told}revision {was} is in force\n"
+    change(was, 1)
+    assert bus.json("topology", "apply", file, "--no-wait") == {"revision": was, "changes": [], "over": False}
+    change(was, 2)
+    assert bus.json("topology", "apply", file) == {"revision": was, "changes": [], "over": True}
+    assert bus.json("topology", "plan", file)["under_way"] == 0
+    # Somebody else's change, to another topology.
+    change(was + 1, 2)
+    for words in (("plan", file), ("apply", file, "--yes")):
+        told = bus.mom("topology", *words, code=1).stderr
+        assert f"this cannot be applied now: a change to revision {was + 1} of the topology is under way" in told
 
 
 def test_the_stores_do_not_know_the_key():

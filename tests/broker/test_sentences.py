@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.core.errors import QUOTED_CHARS, MomError, short
+from mombroker.core.errors import QUOTED_CHARS, MomError, UnknownName, short
 from tests.broker.bench import THREE, Broker
 from tests.gateway.web.test_api import ALL, CHANGED
 
@@ -49,3 +49,17 @@ def test_what_is_not_long_stays_as_it_is():
     exactly = "w" * QUOTED_CHARS
     words = f"the server's own {exactly} is {'a word ' * 100}and no server's"
     assert str(MomError(words)) == words and str(MomError(exactly)) == exactly and str(MomError()) == ""
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("greeter", "no agent is named 'greeter'"),
+    ("a:b", "no agent is named 'a:b'"),
+    ("queue:or%25ders", "no queue is named 'or%ders'"),
+    ("topic:news", "no topic is named 'news'"),
+    ("group:ledger", "no group is named 'ledger'"),
+    ("sub:m%3Ae:all:news", "no subscription is named 'all:news' of client 'm:e'"),
+    ("share::jobs", "no shared subscription is named 'jobs'"),
+    ("sub:odd", "no subscription is named 'odd'"),
+])  # fmt: skip
+def test_an_unknown_name_is_called_what_it_would_be(name, said):
+    assert str(UnknownName(name)).startswith(f"{said} on this bus yet: see `mom ")

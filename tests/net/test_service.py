@@ -438,9 +438,11 @@ def test_a_server_that_does_not_run_is_said_to_be_down(tmp_path):
 
 def test_a_server_whose_token_cannot_be_shown_is_not_said_to_be_down(tmp_path):
     t = Town(tmp_path, "a", domains={})
-    (tmp_path / "a").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as there:
         t.ports["a"] = there.getsockname()[1]
+        with pytest.raises(NoAccess, match="the folder .* of a is not there: if a is another machine's, ask there; if"):
+            adminclient.connect(t.topology("a"), "a")
+        (tmp_path / "a").mkdir()
         with pytest.raises(NoAccess, match="somebody listens at .* but a has no token in .*; give the topology file"):
             adminclient.connect(t.topology("a"), "a")
         (tmp_path / "a" / "store.sqlite").touch()
