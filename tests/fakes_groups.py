@@ -9,6 +9,8 @@ from mombroker.broker.groups import gives
 from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
+from mombroker.broker.groups.doubts import Doubts
+from mombroker.broker.groups.lookout import Lookout
 from mombroker.broker.groups.notes import Got
 from mombroker.broker.groups.outbox import Outboxes
 from mombroker.broker.groups.states import States
@@ -16,6 +18,7 @@ from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import note_of
 from mombroker.core.groups.home import Home
 from mombroker.core.groups.member import Member
+from mombroker.core.groups.view import Cast, View
 
 
 def no_flush(home: Home) -> None:
@@ -122,6 +125,87 @@ def not_barred(prepare: Any) -> Any:
     return prepares
 
 
+def held_back(due: Any) -> Any:
+    """What comes of a member that is out waits for the next view, and what was sent behind it does not."""
+
+    def is_due(member: Member, item: Any) -> bool:
+        if type(item) is Cast and item.sender in member.barred and not any(type(each) is View for each in member.held):
+            return False
+        found: bool = due(member, item)
+        return found
+
+    return is_due
+
+
+def all_belong(doubts: Doubts, agent: str, note: Any) -> bool:
+    """A member has what is doubtful at once."""
+    return True
+
+
+def tells_again(alarm: Any) -> Any:
+    """Who is down is told whenever the home looks."""
+
+    def alarms(lookout: Lookout, *args: Any) -> None:
+        lookout.down.clear()
+        alarm(lookout, *args)
+
+    return alarms
+
+
+def tells_one(lookout: Lookout, note: Any) -> None:
+    """One member is told who is down, and not all that want to know."""
+    told = [agent for agent, (_, told) in lookout.wants.items() if told]
+    lookout.home.tell_members(told[:1], note)
+
+
+def tells_no_return(answers: Any) -> Any:
+    """Nobody is told who is up again."""
+
+    def answered(lookout: Lookout, server: str) -> None:
+        lookout.asked.pop(server, None)
+        lookout.down.pop(server, None)
+
+    return answered
+
+
+def tells_late(tell: Any) -> Any:
+    """What is to be told is told with what comes next."""
+
+    def tells(lookout: Lookout, note: Any) -> None:
+        last, LAST_OF[id(lookout)] = LAST_OF.get(id(lookout)), note
+        if last is not None:
+            tell(lookout, last)
+
+    return tells
+
+
+LAST_OF: dict[int, Any] = {}
+
+
+def impatient(alarm: Any) -> Any:
+    """The others go on without whoever is down."""
+
+    def alarms(lookout: Lookout, keeps: Any) -> None:
+        right = lookout.wants
+        lookout.wants = {agent: (patience or 1, told) for agent, (patience, told) in right.items()}
+        alarm(lookout, keeps)
+        lookout.wants = {agent: right[agent] for agent in lookout.wants}
+
+    return alarms
+
+
+def patient_for_ever(alarm: Any) -> Any:
+    """The others wait for whoever is down, for however long."""
+
+    def alarms(lookout: Lookout, keeps: Any) -> None:
+        right = lookout.wants
+        lookout.wants = {agent: (0, told) for agent, (_, told) in right.items()}
+        alarm(lookout, keeps)
+        lookout.wants = {agent: right[agent] for agent in lookout.wants}
+
+    return alarms
+
+
 def without_copies(copies: Copies, group: str, sender: str, seq: int, payload: bytes) -> None:
     """A server keeps none of what its members cast: who is out of a view gets nothing back."""
 
@@ -159,6 +243,14 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "rows of before": (Comings, "_fill", rows_of_before(Comings._fill)),
     "two states mixed": (States, "comes", pages_of_any_view),
     "not barred": (Member, "prepare", not_barred(Member.prepare)),
+    "held back": (Member, "_is_due", held_back(Member._is_due)),
+    "all belong": (Doubts, "belongs", all_belong),
+    "told again": (Lookout, "alarm", tells_again(Lookout.alarm)),
+    "one is told": (Lookout, "_tell", tells_one),
+    "no return": (Lookout, "answers", tells_no_return(Lookout.answers)),
+    "told late": (Lookout, "_tell", tells_late(Lookout._tell)),
+    "impatient": (Lookout, "alarm", impatient(Lookout.alarm)),
+    "patient for ever": (Lookout, "alarm", patient_for_ever(Lookout.alarm)),
 }
 
 

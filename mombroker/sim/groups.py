@@ -1,5 +1,5 @@
-"""Agents in groups: they join, leave and cast, and talk to each other past the groups. Each keeps what it has sent and
-got, in its order; what must be true of that is judged at the end from what all have kept, and from nothing else."""
+"""Agents in groups (partners.py), and what must be true of them. That is judged at the end from what all have kept, and
+from nothing else."""
 
 from __future__ import annotations
 
@@ -7,182 +7,21 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from mombroker.agents import Delivered, NotDelivered, Table, View, consumes, notification, reacts, subscribes
 from mombroker.core.causality import Event, check
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
+from mombroker.sim.lookouts import Lookouts
 from mombroker.sim.mischief import Trial
-from mombroker.sim.workloads import Witness
+from mombroker.sim.partners import NAMES, WATCH, Founder, Guard, Opener, Partner, Reader, ReadingGuard
 from mombroker.sim.world import SECOND
-
-HERE, UNKNOWN = __name__, "unknown"
-NAMES = ("ledger", "desk", "watch")
-
-
-@notification(name="sim.visit")
-class Visit:
-    """Do something, and go on at random for `left` steps."""
-
-    seed: int
-    left: int
-    uid: str = ""
-
-
-@notification(name="sim.found")
-class Found:
-    """Join all groups."""
-
-
-@notification(name="sim.told")
-class Said:
-    uid: str
-    group: str
-    total: bool
-
-
-class Partner(Witness):
-    """log      what it has sent (`s`), got (`d`), got back (`n`), and the views that it has seen (`v`), in order
-    ledger   of each group that it is in: all that was cast there, which joiners are given
-    books    likewise, of each group a table: what was cast, but for some, and how much by whom
-    begun    groups whose state it was given, before it gets the view
-    """
-
-    known: list[str]
-    destinations: bool
-    log: list[list[Any]] = []  # noqa: RUF012 - its state
-    ledger: dict[str, list[str]] = {}  # noqa: RUF012
-    begun: list[str] = []  # noqa: RUF012
-    book_ledger: Table
-    book_desk: Table
-    book_watch: Table
-    count: int = 0
-    born: int = 0
-
-    def on_create(self) -> None:
-        super().on_create()
-        self.born = self.now
-
-    def _uid(self) -> str:
-        self.count += 1
-        return f"{self.id}#{self.born % 10**12}-{self.count}"
-
-    @reacts
-    def visit(self, note: Visit) -> None:
-        self._saw()
-        rng = Random(note.seed)
-        if note.uid:
-            self.log.append(["d", note.uid])
-        for _ in range(rng.choice((1, 1, 2, 4))):
-            self._act(rng)
-        if note.left > 0:
-            for _ in range(rng.choice((0, 1, 1, 2)) if note.left > 1 else 1):
-                uid = self._uid()
-                self.log.append(["s", uid, "direct"])
-                self.send(rng.choice(self.known), Visit(rng.getrandbits(32), note.left - 1, uid))
-
-    def _act(self, rng: Random) -> None:
-        group, dice = rng.choice(NAMES), rng.random()
-        if dice < 0.15:
-            self.join(group)
-        elif dice < 0.22:
-            self.leave(group)
-        elif dice < 0.85:
-            total, uid = rng.random() < 0.4, self._uid()
-            self.group(group).cast(Said(uid, group, total), order="total" if total else "causal")
-            self.log.append(["s", uid, "total" if total else "cast", group])
-        elif self.destinations:
-            uid, topic = self._uid(), rng.random() < 0.5
-            if topic:
-                self.publish("/topic/news", uid)
-            else:
-                self.put("/queue/work", uid)
-            self.log.append(["s", uid, "topic" if topic else "queue"])
-
-    @reacts
-    def said(self, note: Said) -> None:
-        self._saw()
-        self.log.append(["d", note.uid, note.group])
-        self.ledger.setdefault(note.group, []).append(note.uid)
-        book, author = self._book(note.group), note.uid.partition("#")[0]
-        book[author] = book.get(author, 0) + 1
-        book[note.uid] = 1
-        if book[author] % 4 == 0 and (first := book.range(f"{author}#", f"{author}$", limit=1)):
-            del book[first[0][0]]
-
-    def _book(self, group: str) -> Table:
-        book: Table = getattr(self, f"book_{group}")
-        return book
-
-    @reacts
-    def viewed(self, note: View) -> None:
-        self._saw()
-        self.log.append(["v", note.group, note.number, note.members, self.message_id])
-        if self.id in note.joined and note.group not in self.begun:
-            book = self._book(note.group)
-            for key in list(book):
-                del book[key]
-        self.begun = [group for group in self.begun if group != note.group]
-        if self.id in note.members:
-            self.ledger.setdefault(note.group, [])
-        else:
-            self.ledger.pop(note.group, None)
-
-    @reacts
-    def returned(self, note: NotDelivered) -> None:
-        self._saw()
-        said: Said = note.note
-        self.log.append(["n", said.uid, note.group, UNKNOWN in note.reason])
-
-    def snapshot(self, group: str) -> Any:
-        return self.ledger.get(group, [])
-
-    def snapshot_tables(self, group: str) -> list[Table]:
-        return [self._book(group)]
-
-    def restore(self, group: str, state: Any) -> None:
-        self.ledger[group] = state
-        self.begun.append(group)
-
-
-class Founder(Partner):
-    """It joins all groups at first."""
-
-    def on_create(self) -> None:
-        super().on_create()
-        for group in NAMES:
-            self.join(group)
-
-
-class Opener(Partner):
-    """It joins all groups at the end, and waits for none of them itself: so nobody waits in vain for one whose home was
-    lost."""
-
-    @reacts
-    def found(self, note: Found) -> None:
-        self._saw()
-        for group in NAMES:
-            self.join(group)
-
-
-class Reader(Partner):
-    """One that takes from a queue and a topic, too."""
-
-    @consumes("/queue/work")
-    def work(self, message: Delivered) -> None:
-        self._saw()
-        self.log.append(["d", message.body.decode()])
-
-    @subscribes("/topic/news")
-    def news(self, message: Delivered) -> None:
-        self._saw()
-        self.log.append(["d", message.body.decode()])
 
 
 class Groups(Workload):
-    """`destinations`: some of the messages go to a queue, or a topic."""
+    """`destinations`: some of the messages go to a queue, or a topic; `guarded`: some agents are told who is down."""
 
-    def __init__(self, rng: Random, messages: int, destinations: bool = True):
+    def __init__(self, rng: Random, messages: int, destinations: bool = True, guarded: bool = False):
         self.rng, self.messages, self.destinations = Random(rng.getrandbits(32)), messages, destinations
+        self.lookouts = Lookouts(Random(self.rng.getrandbits(32))) if guarded else None
 
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         homes = [*servers[:5], *rng.choices(servers, k=2)]
@@ -193,14 +32,21 @@ class Groups(Workload):
         cls = Reader if self.destinations else Partner
         fields = {"known": known, "destinations": self.destinations}
         made = [*((id, Founder if id == self.founder else cls) for id in self.ids), (self.opener, Opener)]
-        return [
-            AgentDecl(id.partition("/")[2], id.partition("/")[0], f"{HERE}:{each.__name__}", fields)
-            for id, each in made
-        ]
+        return [self._declared(id, each, fields) for id, each in made]
+
+    def _declared(self, id: str, cls: type[Partner], fields: dict[str, Any]) -> AgentDecl:
+        """Every other one is a guard."""
+        if self.lookouts is not None and cls in (Partner, Reader) and id[-1] in "0246":
+            cls = Guard if cls is Partner else ReadingGuard
+            fields = {**fields, "patience": self.lookouts.guard(id)}
+        server, _, name = id.partition("/")
+        return AgentDecl(name, server, f"{cls.__module__}:{cls.__name__}", fields)
 
     def settle(self, cluster: Cluster) -> None:
         args = {"to": [self.opener], "type": "sim.found", "fields": {}}
         cluster.make_room()  # a full server would refuse
+        if self.lookouts is not None:
+            self.lookouts.settle(cluster, lambda: self.logs(cluster), not _has_lost(cluster))
         for _ in range(5):  # an operator tries again
             cluster.world.run(cluster.world.now + SECOND)
             cluster.ask(self.opener.partition("/")[0], "send", args)
@@ -220,6 +66,8 @@ class Groups(Workload):
         """An operator waits for somebody no longer, perhaps for another one as well."""
         group = self.rng.choice(NAMES)
         for agent in self.rng.sample(self.ids, self.rng.choice((1, 1, 3))):
+            if self.lookouts is not None and group == WATCH:
+                self.lookouts.excluded.add(agent)
             for server in cluster.nodes:
                 cluster.ask(server, "exclude_member", {"group": group, "agent": agent})
 
@@ -234,15 +82,23 @@ class Groups(Workload):
         return {
             "views": len(views), "casts": len(casts), "casts_delivered": heard,
             "casts_returned": sum(entry[0] == "n" for entry in entries),
+            **{f"told_{what}": len({entry[4] for entry in entries if entry[0] == "w" and entry[2] == what})
+               for what in ("down", "up")},
         }  # fmt: skip
 
     def faults(self, cluster: Cluster) -> list[str]:
         logs = self.logs(cluster)
         ledgers = {id: cluster.state(id)["ledger"] for id in logs}
-        lost = cluster.losses is not None if isinstance(cluster, Trial) else False
+        lost = _has_lost(cluster)
         wrong = [*synchrony(logs), *totals(logs), *causal(logs, lost), *alike(logs, ledgers), *left(cluster)]
         wrong += alike_in_books(logs, cluster)
+        if self.lookouts is not None:
+            wrong += self.lookouts.faults(logs, lost)
         return [*wrong, *unheard(logs, lost), *returned(logs)]
+
+
+def _has_lost(cluster: Cluster) -> bool:
+    return isinstance(cluster, Trial) and cluster.losses is not None
 
 
 def _stays(log: list[list[Any]], group: str) -> Iterator[tuple[str, list[str], list[str]]]:

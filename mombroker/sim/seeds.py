@@ -15,6 +15,7 @@ from mombroker.sim.damage import aside
 from mombroker.sim.domains import BACKENDS, draw_domains
 from mombroker.sim.faults import Faults, draw
 from mombroker.sim.groups import Groups
+from mombroker.sim.lookouts import PERIOD
 from mombroker.sim.losses import Losses
 from mombroker.sim.mischief import Trial
 from mombroker.sim.node import Node
@@ -96,7 +97,7 @@ def cluster(
         program = HEIRS
     workload: Workload
     if groups:
-        workload = Groups(rng, rng.choice((50, 150, 300)), not losses)
+        workload = Groups(rng, rng.choice((50, 150, 300)), not losses, guarded=seed % 6 == 3)
     elif program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:
@@ -105,7 +106,7 @@ def cluster(
             workload = Travels(rng, workload)
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     if groups:
-        topology.limits["state_rows"] = 1 + seed % 4  # so that few rows are many pages
+        topology.limits |= {"state_rows": 1 + seed % 4, "probe_ns": PERIOD}  # so that few rows are many pages
     drawn = draw(rng)
     drawn = faults or drawn
     if program != AGENTS or relayouts or replicated or losses:

@@ -9,6 +9,7 @@ SHOWN = {
     "no flush": 5, "no wait": 2, "not inhibited": 5, "no wait for a state": 2, "not barred": 37,
     "install without copies": 37, "asked once": 88, "filled at once": 1, "rows as they are now": 1,
     "rows of before": 5, "two states mixed": 24,
+    "held back": 21, "told again": 9, "one is told": 9, "no return": 9, "told late": 9,
 }  # fmt: skip
 
 
@@ -17,6 +18,13 @@ def test_members_of_a_view_have_the_same_casts(seed):
     result = run(seed, groups=True)
     assert not result.wrong
     assert result.counts["views"] > 2
+
+
+@pytest.mark.parametrize("seed", [9, 21])
+def test_members_that_want_to_know_are_told_who_is_down(seed):
+    result = run(seed, groups=True)
+    assert not result.wrong
+    assert result.counts["told_down"] > 2 and result.counts["told_up"] > 2
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from mombroker.broker.wire import Note
 from mombroker.core import times
 from mombroker.core.transaction import Transaction
 
-PERIOD, DOWN = times.of_seconds(1), times.of_seconds(3)
+PROBES = 3  # that are not answered: the server is down
 
 
 class Around(Protocol):
@@ -69,16 +69,17 @@ class Lookout:
                 del those[server]
         if there and not self.rings:
             self.rings = True
-            self.home.alarm_at(times.after(self.home.tx.now, PERIOD))
+            self.home.alarm_at(times.after(self.home.tx.now, self.home.tx.limits.probe_ns))
 
     def alarm(self, keeps: Callable[[str], bool]) -> None:
         self.rings, now = False, self.home.tx.now
+        long = PROBES * self.home.tx.limits.probe_ns
         self.go_on(keeps)
         for server, agents in self.home.servers_of_members().items() if self.rings else ():
             if server not in self.asked:
                 self.asked[server] = now
                 self.home.ask(server, Probe(self.name))
-            elif now - self.asked[server] >= DOWN and server not in self.down:
+            elif now - self.asked[server] >= long and server not in self.down:
                 self.down[server] = self.asked[server]
                 self._tell(MemberDown(self.name, agents))
                 self.home.change()

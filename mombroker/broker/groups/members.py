@@ -103,6 +103,8 @@ class Members(Native):
         for name, load in loads.items():
             for row in self._rows(name):
                 load(row)
+        for mine in self.all():  # an older program has kept what is doubtful
+            self._deliver(mine, *mine.member.go_on())
         for agent in self.outboxes.of:  # what they have waited for may have been in memory
             self.goes_on(agent)
         self.states.recovered()
@@ -181,7 +183,8 @@ class Members(Native):
         mine = self.find(note.group, agent)
         if agent in note.joined and mine is not None and mine.inside:  # it was out, and has not been told
             self._end(mine)
-            mine = self.new(note.group, message.source, agent)
+            wish, mine = mine.wish, self.new(note.group, message.source, agent)
+            mine.wish = wish
         if mine is None and agent in note.members:  # it has changed its mind more than once, or is cut off
             there = self.tx.written("agents", agent) is not None
             if agent in note.joined and there:
@@ -198,19 +201,8 @@ class Members(Native):
         self.change_of(mine)
         item = item_of(message, 0)
         done, refused = mine.member.offer(item)
-        for each in [*done, *refused]:
-            if each.of.row:
-                self.tx.rows.items[each.of.row] = None
-        for each in refused:
-            self._drop(each.of.message, agent)
         alone = done == [item] and not mine.gone
-        for each in done:
-            if not alone:
-                self._hand_over(mine, each)
-            if type(each) is View:
-                self._begins(mine, each)
-            elif type(each) is Cast and each.seq:
-                self._keep(mine, each)
+        self._deliver(mine, done, refused, alone)
         if item in mine.member.held:
             data = message.copy_for(agent) + message.payload
             item.of.row = self.tx.new_id()
@@ -218,6 +210,25 @@ class Members(Native):
         elif not done and not refused:
             self._drop(message, agent)
         return alone
+
+    def _deliver(self, mine: Membership, done: list[Cast | View], refused: list[Cast], alone: bool = False) -> None:
+        """`alone`: the agent gets it anyway."""
+        for each in [*done, *refused]:
+            if each.of.row:
+                self.tx.rows.items[each.of.row] = None
+        for each in refused:
+            self._drop(each.of.message, mine.agent)
+        doubts = self.states.doubts
+        for each in done:
+            if type(each) is Cast and each.behind >= 0:
+                doubts.begin(mine.agent, mine.group, each.number, each.sender, each.behind)
+            if not alone:
+                self._hand_over(mine, each)
+            if type(each) is View:
+                doubts.decide(mine.agent, mine.group, each.number, each.cut)
+                self._begins(mine, each)
+            elif type(each) is Cast and each.seq:
+                self._keep(mine, each)
 
     def _hand_over(self, mine: Membership, item: Cast | View) -> None:
         if mine.gone:
@@ -238,7 +249,7 @@ class Members(Native):
             self.states.out(mine, view.number)
             self.forget(mine)
             if mine.asked:
-                self.new(group, mine.home, agent)
+                self.new(group, mine.home, agent).wish = mine.wish
             if mine.again:  # it has left, and joins after a while
                 new = Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True)
                 new.wish = mine.wish
@@ -314,6 +325,7 @@ class Members(Native):
         for item in member.held:
             self.tx.rows.items[item.of.row] = None
             self._drop(item.of.message, agent)
+        self.states.doubts.decide(agent, mine.group, member.number + 1, {})
         self.states.out(mine, member.number + 1, ended=True)
         self.forget(mine)
         self.copies.forget(mine.group, agent)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mombroker.broker.groups.beginnings import NEVER, VOID, Beginnings
 from mombroker.broker.groups.comings import STATE, Comings
+from mombroker.broker.groups.doubts import DOUBTS, Doubts
 from mombroker.broker.groups.gives import GIVES, Gives
 from mombroker.broker.groups.membership import Membership
 from mombroker.broker.groups.notes import ALL, Busy, Got, Join, Leave, Restored, State, Viewed
@@ -42,28 +43,30 @@ class States:
     """beginnings  where new members begin
     gives       tables that our agents give to new members
     comings     states that come for ours
+    doubts      casts that our agents wait with
     busy        what the servers of members are to be told: they wait for somebody who waits
     """
 
-    __slots__ = ("natives", "tx", "members", "beginnings", "gives", "comings", "busy")
+    __slots__ = ("natives", "tx", "members", "beginnings", "gives", "comings", "doubts", "busy")
 
     def __init__(self, natives: Natives, members: Around):
         self.natives, self.tx, self.members = natives, natives.tx, members
         self.gives = Gives(natives, members.id, members.say, members.servers)
         self.comings = Comings(natives, members.id)
         self.beginnings = Beginnings(self.tx, members.id, self.comings)
+        self.doubts = Doubts(self.tx, members.id)
         self.busy: list[tuple[str, Busy]] = []
         for kind, obey in ((State, self.comes), (Got, self.got), (Busy, self.gives_up)):
             natives.types.obey(kind.wire, note_of, obey, at_once=False)
 
     def bind(self, wake: Callable[[str], None], rows: Callable[[str, str], Table | None]) -> None:
         """After `wake` whoever waits for this goes on; `rows` is a table of an agent."""
-        self.beginnings.wake = self.comings.wake = wake
+        self.beginnings.wake = self.comings.wake = self.doubts.wake = wake
         self.comings.rows = self.gives.rows = rows
 
     def loads(self) -> dict[str, Callable[[ItemRow], None]]:
         """What takes up the rows of a collection."""
-        return {GIVES: self.gives.load, STATE: self.comings.load, VOID: self.beginnings.load}
+        return {GIVES: self.gives.load, STATE: self.comings.load, VOID: self.beginnings.load, DOUBTS: self.doubts.load}
 
     def recovered(self) -> None:
         if any(mine.again for mine in self.members.all()):
@@ -73,12 +76,17 @@ class States:
     # -- for agents --------------------------------------------------------------------------------------------------
 
     def meets(self, agent: str, message: Message) -> bool:
-        """A cast or view in its turn. False if it is of before the view that the agent begins with. Raises UnknownName
-        for a view that the agent needs a state for, until that is there."""
+        """A cast or view in its turn. False if it is of before the view that the agent begins with, or a cast of none.
+        Raises UnknownName for a view that the agent needs a state for, until that is there, and for a cast that is
+        doubtful."""
         try:
             note = note_of(message)
         except UnknownNotification:  # the agent will say so
             return True
+        if type(note) is Viewed:
+            self.doubts.passed(agent, note.group, note.number)
+        elif not self.doubts.belongs(agent, note):
+            return False
         if self.beginnings.is_void(agent, note.group, note.number):
             return False
         mine = self.members.find(note.group, agent)
@@ -125,6 +133,7 @@ class States:
         """It was deleted."""
         self.gives.ended(agent)
         self.comings.forget(agent)
+        self.doubts.gone(agent)
         self.members.touch()
 
     # -- for its server ----------------------------------------------------------------------------------------------
@@ -224,5 +233,6 @@ class States:
         return self.gives.step() | self.comings.step()
 
     def check(self) -> None:
+        self.doubts.check()
         self.gives.check()
         self.comings.check()

@@ -10,23 +10,26 @@ from mombroker.core.groups.view import Cast, View
 class Member:
     """1. Casts are delivered in the view that they were made in, those of each member in its order.
     2. A view ends when all its casts are delivered that its successor names; others of it are refused.
-    3. From its FLUSH to the next view an agent makes no casts, and those of members that are out wait.
+    3. From its FLUSH to the next view an agent makes no casts, and those of members that are out are doubtful, with all
+       that is behind them: they are delivered where they stand, and the next view says whether they belong to this one.
 
     number     of the view that it is in; 0: it has asked to join, and is in none yet
     members    of that view
     sent       its own casts in it
     had        casts of each member that were delivered in it
+    doubtful   of each member that has made such, casts with those behind them that may not belong to it
     inhibited  it has flushed, or is to
     barred     members that are out
     held       what waits: casts, and views
     """
 
-    __slots__ = ("agent", "number", "members", "sent", "had", "told", "inhibited", "barred", "held")
+    __slots__ = ("agent", "number", "members", "sent", "had", "doubtful", "told", "inhibited", "barred", "held")
 
     def __init__(self, agent: str):
         self.agent, self.number, self.sent = agent, 0, 0
         self.members: list[str] = []
         self.had: dict[str, int] = {}
+        self.doubtful: dict[str, int] = {}
         self.told: dict[str, int] = {}  # of `had`, what its last cast has said
         self.inhibited = False
         self.barred: list[str] = []
@@ -56,9 +59,13 @@ class Member:
         """Something has come. What is delivered now, in this order, and casts that are refused."""
         if item.number < self.number or (type(item) is View and item.number == self.number):
             return [], [item] if type(item) is Cast else []
-        if type(item) is Cast and item.number == self.number and item.seq and item.seq <= self.had.get(item.sender, 0):
+        if type(item) is Cast and item.number == self.number and item.seq and item.seq <= self._seen(item.sender):
             return [], []  # one that has been forwarded, too
         self.held.append(item)
+        return self.go_on()
+
+    def go_on(self) -> tuple[list[Cast | View], list[Cast]]:
+        """What of all that waits is delivered now, and what is refused."""
         done: list[Cast | View] = []
         refused: list[Cast] = []
         while (found := next((each for each in self.held if self._is_due(each)), None)) is not None:
@@ -67,24 +74,32 @@ class Member:
             if type(found) is View:
                 refused += self._install(found)
             elif type(found) is Cast and found.seq:
-                self.had[found.sender] = found.seq
+                self._deliver(found)
         return done, refused
+
+    def _seen(self, agent: str) -> int:
+        return self.doubtful.get(agent) or self.had.get(agent, 0)
+
+    def _deliver(self, cast: Cast) -> None:
+        sender, had = cast.sender, self.had
+        if sender in self.barred or sender in self.doubtful or any(
+            had.get(agent, 0) < count for agent, count in cast.after.items()
+        ):  # fmt: skip
+            cast.behind = had.get(sender, 0)
+            self.doubtful[sender] = cast.seq
+        else:
+            had[sender] = cast.seq
 
     def _is_due(self, item: Cast | View) -> bool:
         if type(item) is View:
-            had = self.had
             next_one = item.number == self.number + 1 or not self.inside
-            return next_one and all(had.get(agent, 0) >= count for agent, count in self.cut(item).items())
+            return next_one and all(self._seen(agent) >= count for agent, count in self.cut(item).items())
         if type(item) is not Cast or item.number != self.number:
             return False
         if not item.seq:
             return True
-        if item.sender in self.barred:
-            view = next((each for each in self.held if type(each) is View and each.number == self.number + 1), None)
-            if view is None or item.seq > view.cut.get(item.sender, 0):
-                return False
-        return item.seq == self.had.get(item.sender, 0) + 1 and all(
-            self.had.get(agent, 0) >= count for agent, count in item.after.items()
+        return item.seq == self._seen(item.sender) + 1 and all(
+            self._seen(agent) >= count for agent, count in item.after.items()
         )
 
     def cut(self, view: View) -> dict[str, int]:
@@ -93,7 +108,7 @@ class Member:
 
     def _install(self, view: View) -> list[Cast]:
         self.number, self.members = view.number, view.members
-        self.sent, self.had, self.told, self.barred, self.inhibited = 0, {}, {}, [], False
+        self.sent, self.had, self.doubtful, self.told, self.barred, self.inhibited = 0, {}, {}, {}, [], False
         late = [each for each in self.held if type(each) is Cast and each.number < view.number]
         self.held = [each for each in self.held if each.number >= view.number and each not in late]
         return late
@@ -101,12 +116,15 @@ class Member:
     # -- its row -----------------------------------------------------------------------------------------------------
 
     def values(self) -> list[Any]:
-        return [self.agent, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred]
+        values = [self.agent, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred]
+        return [*values, self.doubtful]
 
     def load(self, values: list[Any]) -> None:
-        _, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred = values[:8]
+        _, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred, *more = values[:9]
+        self.doubtful = more[0] if more else {}
 
     def check(self) -> None:
         assert all(each.number >= self.number for each in self.held), "1: a cast of a view that is over waits"
         assert not any(self._is_due(each) for each in self.held), "2: what is due waits"
         assert self.inhibited or not self.barred, "3: somebody is out, and no view follows"
+        assert self.barred or not self.doubtful, "3: a cast is doubtful, and nobody is out"

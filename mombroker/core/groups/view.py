@@ -34,6 +34,8 @@ class Cast:
 
     seq     of the sender's casts in this view, from 1; 0: the home has placed it, and it is in total order
     after   casts that the sender had when it made this one, since the one before it: how many of each member's
+    behind  where it was delivered, and the next view has still to say whether it belongs to this one: so many of its
+            sender do in any case; else -1
     """
 
     number: int
@@ -41,3 +43,4 @@ class Cast:
     seq: int
     after: dict[str, int] = field(default_factory=dict)
     of: Any = None
+    behind: int = -1
