@@ -21,8 +21,9 @@ LITERAL = frozenset(("CONNECT", "STOMP", "CONNECTED"))  # whose headers are neve
 END = b"\0\n"  # of what a server says: line ends may follow a NUL, and some clients read a line there
 LENGTH_DIGITS = 12
 MAX_KNOWN, MAX_KNOWN_BYTES = 64, 1_024  # heads that a parser remembers, and the length of each
-MAX_RECEIPT = 200  # of a receipt in a run
+MAX_RECEIPT, MAX_SHOWN = 200, 256  # of a receipt, and of a destination, that are read in a shorter way
 MAX_STRANGE, SAMPLE = 256, 16  # after so many new heads in a row, one of so many is remembered, until one comes again
+_NOTHING = re.compile(rb"(?!)")
 _DESTINATION = b"\ndestination:"
 _LINE_ENDS = re.compile(rb"(?:\r?\n)+")
 _BLANK_LINE = re.compile(rb"\n\r?\n")
@@ -85,7 +86,7 @@ class Known:
     told     the destination of the last one, if it is not among these; another object for another destination
     """
 
-    __slots__ = ("command", "headers", "told", "length", "before", "after", "memo", "_match")
+    __slots__ = ("command", "headers", "told", "length", "before", "after", "memo", "_match", "_elsewhere")
 
     def __init__(self, command: str, headers: dict[str, str], length: int | None):
         self.command, self.headers, self.length = command, headers, length
@@ -93,6 +94,7 @@ class Known:
         self.before = self.after = b""
         self.memo: Any = None
         self._match: Any = None
+        self._elsewhere: Any = None
 
     def tell(self, shown: str) -> None:
         """The last one's destination, if that was cut out. Where it is new, nothing is `before` a receipt yet."""
@@ -107,10 +109,27 @@ class Known:
     def match(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
         """Receipt and body of such a frame, if one is whole whose receipt begins there."""
         if self._match is None:
-            body = rb"((?s:.{%d}))\0" % self.length if self.length is not None else rb"([^\0]*+)\0"
-            self._match = re.compile(rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_RECEIPT + re.escape(self.after) + body).match
+            self._match = re.compile(self._rest()).match
         found: re.Match[bytes] | None = self._match(data, at)
         return found
+
+    def elsewhere(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
+        """Destination, receipt and body of such a frame, if one begins there and is whole."""
+        if self._elsewhere is None:
+            start, line, behind = self.before.partition(_DESTINATION)
+            if not line or not self.told:
+                self._elsewhere = _NOTHING.match
+            else:
+                behind = re.escape(behind[behind.index(b"\n") :])
+                pattern = re.escape(start + line) + rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_SHOWN + behind + self._rest()
+                self._elsewhere = re.compile(pattern).match
+        found: re.Match[bytes] | None = self._elsewhere(data, at)
+        return found
+
+    def _rest(self) -> bytes:
+        """Of a frame, from its receipt on."""
+        body = rb"((?s:.{%d}))\0" % self.length if self.length is not None else rb"([^\0]*+)\0"
+        return rb"([!-9;-\[\]-~]{0,%d}+)" % MAX_RECEIPT + re.escape(self.after) + body
 
 
 class Parser:
@@ -180,8 +199,9 @@ class Parser:
         if self._head is None:
             if self._quick and not self.first:
                 last = self._last
-                if last is not None and (before := last.before) and data.startswith(before, at):
-                    if (frame := self._like(last, data, at)) is not None:
+                if last is not None and (before := last.before):
+                    like = self._like if data.startswith(before, at) else self._like_elsewhere
+                    if (frame := like(last, data, at)) is not None:
                         return frame
                 if ack := _ACK.match(data, at):
                     self._at, self._seen, self._lines, self.known = ack.end(), 0, 0, None
@@ -274,6 +294,17 @@ class Parser:
         self.receipt = receipt = data[cut:end].decode()
         headers = known.headers if known.memo is not None else {**known.headers, **known.told, "receipt": receipt}
         return _frame(Frame, (known.command, headers, bytes(data[start:stop])))
+
+    def _like_elsewhere(self, known: Known, data: bytes | bytearray, at: int) -> Frame | None:
+        """The same, but for its destination."""
+        found = known.elsewhere(data, at)
+        if found is None or len(found[3]) > self.limits.body:
+            return None
+        known.tell(found[1].decode())
+        known.before = bytes(data[at : found.start(2)])
+        self._at, self._seen, self._lines, self.known = found.end(), 0, 0, known
+        self.receipt = receipt = found[2].decode()
+        return _frame(Frame, (known.command, {**known.headers, **known.told, "receipt": receipt}, found[3]))
 
     def _known_head(self, head: bytes) -> tuple[str, dict[str, str], int | None]:
         """Command, headers and content-length: remembered, if only receipt and destination are new."""

@@ -15,6 +15,7 @@ from mombroker.core.errors import MomError
 # Deliveries that open transactions settle; bytes of bodies of those that only we keep.
 MAX_UNCOMMITTED, MAX_UNCOMMITTED_BYTES = 10_000, 32 << 20
 UNCOMMITTED, UNDELIVERABLE_HERE = "uncommitted", "undeliverable_here"  # beside outcomes, as in Settle
+NONE: list[int] = []  # that nobody changes
 TOLD = 100  # messages of one outcome that are settled by one reaction of their queue
 
 
@@ -172,6 +173,12 @@ class Deliveries:
         """Let its home know what was settled."""
         outcomes: dict[str, Any] = consumer.outcomes
         consumer.outcomes = {}
+        accepted = outcomes.get(ACCEPTED, NONE) if len(outcomes) == 1 else NONE
+        if 0 < len(accepted) <= TOLD and consumer.open and not consumer.recounted:  # as mostly
+            credit = 0 if consumer.explicit else len(accepted)
+            settled = Settle(consumer.number, accepted, NONE, NONE, NONE, NONE, credit, False, NONE, NONE)
+            self._post(consumer.home, settled)
+            return
         credit = 0
         if not consumer.explicit and (consumer.open or consumer.heir is not None):
             credit = sum(map(len, outcomes.values())) - len(outcomes.get(UNDELIVERABLE_HERE, ())) - consumer.recounted
