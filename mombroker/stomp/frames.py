@@ -6,7 +6,7 @@ Specification: STOMP 1.0, 1.1, 1.2 (stomp.github.io).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -106,12 +106,12 @@ class Known:
         if after != self.after:
             self.after, self._match = after, None
 
-    def match(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
-        """Receipt and body of such a frame, if one is whole whose receipt begins there."""
+    def match(self) -> Callable[[bytes | bytearray, int], re.Match[bytes] | None]:
+        """What finds receipt and body of such a frame, if one is whole whose receipt begins there."""
         if self._match is None:
             self._match = re.compile(self._rest()).match
-        found: re.Match[bytes] | None = self._match(data, at)
-        return found
+        match: Callable[[bytes | bytearray, int], re.Match[bytes] | None] = self._match
+        return match
 
     def elsewhere(self, data: bytes | bytearray, at: int) -> re.Match[bytes] | None:
         """Destination, receipt and body of such a frame, if one begins there and is whole."""
@@ -256,10 +256,10 @@ class Parser:
         found: list[tuple[bytes, bytes]] = []
         data, at = self._data, self._at
         before, limit = known.before, self.limits.body
-        if self._head is None and self._quick and before:
-            past = len(before)
-            while len(found) < most and data.startswith(before, at):
-                frame = known.match(data, at + past)
+        if self._head is None and self._quick and before and data.startswith(before, at):
+            past, match, begins = len(before), known.match(), data.startswith
+            while len(found) < most and begins(before, at):
+                frame = match(data, at + past)
                 if frame is None or len(frame[2]) > limit:
                     break
                 found.append((frame[1], frame[2]))

@@ -12,7 +12,7 @@ from mombroker.stomp.frames import END, encode
 from mombroker.stomp.headers import V12, escape, text_of
 
 MS = 1_000_000
-_escape = lru_cache(1_000)(escape)  # of names that come again with each message
+_escape = lru_cache(16_384)(escape)  # of names that come again with each message
 
 
 _RECEIPT, _ENDS = "RECEIPT\nreceipt-id:", "\n\n" + END.decode()

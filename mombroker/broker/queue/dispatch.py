@@ -97,15 +97,20 @@ class Dispatcher:
         if self.pauses:
             now = self.tx.now
             self.pauses = tuple(each for each in self.pauses if not each.until or each.until > now)
-        self._pump()
+        if self.messages.ready:
+            self._pump()
         for consumer in self.consumers.consumers.values():
             if consumer.pending:
                 self._dispatch(consumer)
+        if self.browsers:
+            self._show()
+        if self.consumers.draining:
+            self._answer_drains()
+
+    def _show(self) -> None:
         for browser in list(self.browsers.values()):
             if browser.show(self.queue, self.messages, self.work):
                 del self.browsers[browser.key]
-        if self.consumers.draining:
-            self._answer_drains()
 
     # -- giving --------------------------------------------------------------------------------------------------
 
