@@ -7,6 +7,7 @@ import click
 from mombroker.admin.cli import destinations, moves, options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
+from mombroker.core.words import many
 
 
 @click.group(cls=Group)
@@ -111,6 +112,9 @@ def move(file: Path, topic: str, to: str, no_wait: bool, output: str, columns: s
 def delete(file: Path, server: str | None, yes: bool, topic: str, output: str, columns: str) -> None:
     """Delete a topic that was created. Who listens goes on; where a policy has create = false, nobody else can use it.
 
+    What the home of a topic in total order keeps that is not due yet becomes dead letters, and agents that have
+    published it are told. That home, as --server, says how many these are.
+
     \b
     Example:
       mom topic delete news.sports --yes
@@ -119,6 +123,8 @@ def delete(file: Path, server: str | None, yes: bool, topic: str, output: str, c
     topology = options.load(file)
     at = options.pick(topology, server or topology.registry)
     asked = {"destination": f"topic:{name}"}
-    if options.ask(topology, at, "topic", **asked)["created"]:
-        options.confirm(yes, f"Delete topic:{name}?")
+    found = options.ask(topology, at, "topic", **asked)
+    if found["created"]:
+        late = f" with {many(found['delayed'], 'message')} that are not due" if found["delayed"] else ""
+        options.confirm(yes, f"Delete topic:{name}{late}?")
     show_one(options.ask(topology, at, "delete_topic", **asked), output, columns)

@@ -50,7 +50,8 @@ class Native:
         """Its creation is asked for again; True if that is no fault of this asker's."""
         return False
 
-    def deleted(self) -> None: ...
+    def deleted(self) -> None:
+        self.natives.remove(self.id)
 
     def flush(self) -> None: ...
 

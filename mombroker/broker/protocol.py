@@ -60,6 +60,7 @@ class Failure(Note):
     number: Count
 
 
+DIGITS = 19  # fewer are those of a count
 FAILED, UNKNOWN, EXPIRED = FAILURES = ("mom.ReactionFailed", "mom.UnknownAgent", "mom.Expired")
 KINDS.update(dict.fromkeys(FAILURES, Failure))
 
@@ -370,20 +371,43 @@ class Placed(Note):
 class Opens(Note):
     """The former home of a topic has placed all that has come to it: this one goes on, unless `more` of these follow.
 
-    later   what is not due yet
+    later   what is not due yet; and by whom each was published, and the message that has brought it
     """
 
     wire = "t.opens"
     topic: str
     later: list[ClientMessage] = field(default_factory=list)
     more: bool = False
+    sources: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         return sum(message.size for message in self.later)
 
     def values(self) -> list[Any]:
-        return [self.topic, [message.values() for message in self.later], self.more]
+        return [self.topic, [message.values() for message in self.later], self.more, self.sources]
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        opens = cls(*SHAPES[cls].read(values))
+        for source, brought in opens.sources:
+            _, _, number = brought.partition("#")
+            known = is_id(source) and number.isascii() and number.isdecimal() and len(number) < DIGITS
+            if (source or brought) and not known:
+                raise ValueError("sources: not an agent and a message")
+        return opens
+
+
+@dataclass(slots=True)
+class Undeliverable(Note):
+    """What an agent has published comes to nobody; as the core says it of a message (core/dead_letters.py)."""
+
+    wire = "mom.Undeliverable"
+    agent: str
+    type: str
+    reason: str
+    origin: str
+    number: Count
 
 
 @dataclass(slots=True)

@@ -395,7 +395,6 @@ class Engine:
                 if not native.deletable:
                     raise UnknownNotification(f"{box.agent} is not to be deleted")
                 native.deleted()
-                self.natives.remove(box.agent)
             else:
                 native.react(message)
         except UnknownName as error:

@@ -43,7 +43,7 @@ class NativeAgent(Protocol):
 
     def created(self) -> None: ...  # at the delivery of its creation, before anything that is delivered later
     def repeated(self, source: str) -> bool: ...  # at another one: True if this asker knows no better
-    def deleted(self) -> None: ...
+    def deleted(self) -> None: ...  # remove it, at once or when that is done; raises MomError
     def react(self, message: Message) -> None: ...
     def flush(self) -> None: ...  # after `touch`
     def alarm(self) -> None: ...  # after Natives.alarm

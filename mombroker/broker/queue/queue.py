@@ -184,6 +184,7 @@ class Queue(Native):
         self._end(f"{self.settings.destination} was deleted")
         if not self.volatile:
             self.natives.names.forget(self.name, self.id)
+        super().deleted()
 
     def _end(self, reason: str) -> None:
         for session, number in [*self.consumers.consumers, *self.dispatcher.browsers]:

@@ -28,8 +28,11 @@ class Delays:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, message: ClientMessage) -> None:
-        row = QueuedMessage(0, 0, "", message).row(self.topic.id, DELAYED)
+    def add(self, message: ClientMessage, source: str, id: str) -> None:
+        """`source` has published it, by the message `id`."""
+        item = QueuedMessage(0, 0, id, message)
+        item.holder = source
+        row = item.row(self.topic.id, DELAYED)
         self.rows.add(message.due, row.head, row.body)
         self.topic.accept(self.rows)
         if not self.at or message.due < self.at:
@@ -38,13 +41,14 @@ class Delays:
     def due(self) -> list[ClientMessage]:
         """Take out what is due, in its order; at most a page."""
         now = self.topic.tx.now
-        return self._take(now) if 0 < self.at <= now else []
+        found = self._take(now) if 0 < self.at <= now else []
+        return [item.message for item in found if item.message is not None]
 
-    def page(self) -> list[ClientMessage]:
-        """Take out the next page, due or not."""
+    def page(self) -> list[QueuedMessage]:
+        """Take out the next page, due or not; `holder` of each has published it."""
         return self._take(None)
 
-    def _take(self, until: int | None) -> list[ClientMessage]:
+    def _take(self, until: int | None) -> list[QueuedMessage]:
         rows, size = list[ItemRow](), 0
         for row in self.rows.scan(None, PAGE):
             if (until is None or row.key <= until) and size < PAGE_BYTES:
@@ -55,7 +59,7 @@ class Delays:
             self.rows.remove(item.id)
         self.topic.accept(self.rows)
         self.await_next()
-        return [item.message for item in found if item.message is not None]
+        return found
 
     def await_next(self) -> None:
         first = self.rows.scan(None, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
-from mombroker.broker.message import ClientMessage
 from mombroker.broker.protocol import Opens, Passed, Ready
+from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.topic.delays import Delays
 from mombroker.broker.wire import pack
 from mombroker.core.ids import home_of
@@ -121,9 +121,11 @@ class TopicDeparture:
         topic.turns.soon[topic] = None
         self._open(page, len(delays) > 0)
 
-    def _open(self, later: Sequence[ClientMessage] = (), more: bool = False) -> None:
+    def _open(self, page: Sequence[QueuedMessage] = (), more: bool = False) -> None:
         topic = self.topic
-        topic.post(self.to, Opens(self.to, [*later], more))
+        later = {id(item): item.message for item in page if item.message is not None}
+        sources = [(item.holder, item.message_id) for item in page if id(item) in later]
+        topic.post(self.to, Opens(self.to, [*later.values()], more, sources))
         if not more:
             topic.natives.remove(topic.id)
 
@@ -172,3 +174,24 @@ class TopicArrival:
         return f"from {home_of(self.source)}"
 
     def check(self) -> None: ...
+
+
+class TopicEnd:
+    """A topic that was deleted, while it kept what was not due. What comes meanwhile waits in its inbox.
+
+    anew   who has asked for the topic to be made again, to live here then; empty: nobody
+    """
+
+    __slots__ = ("topic", "anew")
+
+    def __init__(self, topic: Topic, anew: str = ""):
+        self.topic, self.anew = topic, anew
+
+    def values(self) -> list[Any]:
+        return ["ends", self.anew]
+
+    def shown(self) -> str:
+        return "to nowhere: it was deleted"
+
+    def check(self) -> None:
+        assert self.topic.delays is not None, "it has nothing to give up, and does not end"

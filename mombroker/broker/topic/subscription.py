@@ -353,7 +353,6 @@ class Subscription(Queue):
     def _end_it(self) -> None:
         if self.natives.agents.get(self.id) is self:
             self.deleted()
-            self.natives.remove(self.id)
 
     def deleted(self) -> None:
         self.host.topics.release(self, self.epochs)

@@ -6,6 +6,7 @@ Else a topic is but a name: what is published does not pass here, see routing.py
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import repeat
 from typing import ClassVar, Protocol
 
 import msgpack
@@ -13,16 +14,17 @@ import msgpack
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Run, Taken
+from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Run, Taken, Undeliverable
+from mombroker.broker.queue.dead_letter import dead_letter
 from mombroker.broker.queue.movable import CLOSED
 from mombroker.broker.queue.schedule import DELAYED
 from mombroker.broker.topic.delays import Delays
-from mombroker.broker.topic.moving import GIVES, TopicArrival, TopicDeparture
+from mombroker.broker.topic.moving import GIVES, TopicArrival, TopicDeparture, TopicEnd
 from mombroker.broker.wire import pack
 from mombroker.core.batch import Damage
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification
 from mombroker.core.ids import home_of, is_id
-from mombroker.core.message import Message
+from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.natives import Natives
 
 
@@ -49,6 +51,7 @@ class Service(Protocol):
     @property
     def members(self) -> Wakes: ...
     def shown(self, name: str, /) -> str: ...
+    def send_by_name(self, message: ClientMessage, source: str, /) -> None: ...
     def set_by_our_clock(self, message: ClientMessage, envelope: Message, /) -> None: ...
     def placed(self, told: Mapping[str, int], gone: bool = False, /) -> None: ...
 
@@ -58,11 +61,11 @@ class Topic(Native):
     the bus gives it to all in that order.
 
     1. What was sent on since the last flush is told to the servers of its publishers, behind it.
-    2. While it arrives from another server nothing is sent on.
+    2. While it arrives from another server, or ends, nothing is sent on.
 
     told     by server and publisher, the number of its last message that was sent on, or waits until it is due
     delays   what is not due yet, if there was such
-    move     its way to another server, or from one
+    move     its way to another server, or from one; or its end
     """
 
     path: ClassVar[str] = "mombroker.agents.topic:Topic"
@@ -75,10 +78,10 @@ class Topic(Native):
         self.service, self.name = service, id[id.index("/") + 1 :]
         self.told: dict[str, dict[str, int]] = {}
         self.delays: Delays | None = None
-        self.move: TopicDeparture | TopicArrival | None = None
+        self.move: TopicDeparture | TopicArrival | TopicEnd | None = None
         if state:
             way, *rest = msgpack.unpackb(state)
-            self.move = TopicDeparture(self, *rest) if way == "to" else TopicArrival(self, *rest)
+            self.move = {"to": TopicDeparture, "from": TopicArrival, "ends": TopicEnd}[way](self, *rest)
 
     @classmethod
     def check_new(cls, state: bytes) -> None:
@@ -102,7 +105,7 @@ class Topic(Native):
 
     @property
     def open(self) -> bool:
-        return not isinstance(self.move, TopicArrival)
+        return self.move is None or isinstance(self.move, TopicDeparture)
 
     # -- what is published ---------------------------------------------------------------------------------------
 
@@ -121,7 +124,7 @@ class Topic(Native):
             for message in messages:
                 self.service.set_by_our_clock(message, envelope)
                 if message.due > self.tx.now:
-                    self._delay(message)
+                    self._delay(message, envelope.source, f"{envelope.origin}#{envelope.number}")
                 else:
                     message.due = 0  # nobody waits any more, by whatever clock
                     self._send_out(message)
@@ -131,10 +134,10 @@ class Topic(Native):
         self.turns.work -= len(messages) - 1
         self.touch()
 
-    def _delay(self, message: ClientMessage) -> None:
+    def _delay(self, message: ClientMessage, source: str, id: str) -> None:
         if self.delays is None:
             self.delays = Delays(self)
-        self.delays.add(message)
+        self.delays.add(message, source, id)
 
     def _send_out(self, *messages: ClientMessage) -> None:
         everywhere = self.service.policies.of(messages[0].destination).announce == "everywhere"
@@ -164,12 +167,43 @@ class Topic(Native):
         """What is due has its place now. On the way to another server the rest goes there."""
         if isinstance(self.move, TopicDeparture) and self.move.phase == GIVES:
             self.move.give(delays)
+        elif isinstance(self.move, TopicEnd):
+            self._give_up(delays, self.move)
         elif due := delays.due():
             for message in due:
                 message.due = 0
             self._send_out(*due)
             self.turns.work -= len(due)
             self.turns.go_on(self)
+
+    def _give_up(self, delays: Delays, end: TopicEnd) -> None:
+        """What is not due becomes dead letters, and agents are told of theirs."""
+        reason, now = f"{self.destination} was deleted", self.tx.now - self.natives.clock.ahead
+        policy, servers = self.service.policies.of(self.destination), self.tx.topology.servers
+        for item in (page := delays.page()):
+            if item.message is not None:
+                dead = dead_letter(item, item.message, reason, self.destination, now)
+                dead.destination = policy.dead_letter or f"queue:DLQ.{self.destination.partition(':')[2]}"
+                self.service.send_by_name(dead, self.id)
+            home, _, local = item.holder.partition("/")
+            if home in servers and local and not local.startswith(("conn:", "_")):
+                origin, _, number = item.message_id.partition("#")
+                note = Undeliverable(self.id, ClientMessage.wire, reason, origin, int(number))
+                self.natives.send(new_message(self.tx, self.id, (item.holder,), note.wire, note.pack(), flags=BOUNCE))
+        self.turns.work -= len(page)
+        if len(delays):
+            self.turns.go_on(self)
+            return
+        self.delays = None
+        if not end.anew:
+            self.natives.remove(self.id)
+            self.service.members.wake(self.awaited)
+        elif end.anew.partition("/")[2] == self.name:  # from where it moves here
+            self.move = TopicArrival(self, end.anew)
+            self.change()
+            self.created()
+        else:
+            self.opens()
 
     def damaged(self, damage: Damage) -> None:
         super().damaged(damage)
@@ -183,21 +217,33 @@ class Topic(Native):
             self.post(self.move.source, Taken())
 
     def recovered(self) -> None:
-        if len(self.collection(DELAYED)):
+        if len(self.collection(DELAYED)) or isinstance(self.move, TopicEnd):
             self.delays = Delays(self)
             self.touch()
         else:
             self.collections.clear()
 
     def repeated(self, source: str) -> bool:
+        if isinstance(self.move, TopicEnd):
+            self.move.anew = source
+            self.change()
+            return True
         asks = isinstance(self.move, TopicArrival) and self.move.source == source
         if asks:
             self.created()
         return asks
 
     def deleted(self) -> None:
+        if isinstance(self.move, TopicEnd):
+            return
         self.not_moving()
         self.natives.names.forget(self.name, self.id)
+        if self.delays is None or not len(self.delays):
+            super().deleted()
+        else:
+            self.move = TopicEnd(self)
+            self.change()
+            self.touch()
 
     def not_moving(self) -> None:
         """Raises MomError."""
@@ -236,9 +282,10 @@ class Topic(Native):
 
     def opened(self, note: Opens, envelope: Message) -> None:
         """The former home has placed all that has come to it, or gives what is not due yet."""
-        for message in note.later:
+        nobody = ("", "")  # an older home does not say it
+        for message, (source, id) in zip(note.later, [*note.sources, *repeat(nobody, len(note.later))], strict=False):
             self.service.set_by_our_clock(message, envelope)
-            self._delay(message)
+            self._delay(message, source, id)
         if not note.more:
             self.opens()
 
@@ -252,7 +299,7 @@ class Topic(Native):
         move = self.move
         if isinstance(move, TopicDeparture):
             move.again(servers)
-        elif move is not None and home_of(move.source) in servers:
+        elif isinstance(move, TopicArrival) and home_of(move.source) in servers:
             self.post(move.source, Taken(CLOSED))
 
     def lost(self, server: str) -> None:
@@ -260,7 +307,7 @@ class Topic(Native):
         move = self.move
         if isinstance(move, TopicDeparture):
             move.lost(server)
-        elif move is not None and home_of(move.source) == server:
+        elif isinstance(move, TopicArrival) and home_of(move.source) == server:
             if self.natives.names.known.get(self.name) == self.id:
                 self.opens()
             else:

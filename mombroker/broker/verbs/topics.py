@@ -89,14 +89,17 @@ class TopicVerbs(DestinationVerbs):
 
     @changes
     def delete_topic(self, destination: str) -> Reply:
-        """Delete a topic that was created; who listens goes on, unless its policy has create = false."""
+        """Delete a topic that was created; who listens goes on, unless its policy has create = false. What its home
+        keeps that is not due becomes dead letters; `delayed` is how much that is, if the home is this server."""
         name = _topic(destination)
         id = self.names.known.get(name_of(name))
         if id is None:
             raise MomError(f"nobody has created {short(name)}: it is there as long as somebody listens")
         self.names.present(id, name)
+        here = self.natives.agents.get(id)
+        delayed = len(here.delays) if isinstance(here, Topic) and here.delays else 0
         self.delete(id)
-        return {"deleted": name}
+        return {"deleted": name, "delayed": delayed}
 
 
 def _topic(name: str) -> str:

@@ -389,3 +389,33 @@ def test_four_publishers_on_three_servers_and_five_readers_on_five_through_crash
         for who in range(4):
             mine = [int(text.partition(".")[2]) for text in seen[0] if text[0] == str(who)]
             assert mine == sorted(mine), (seed, who)
+
+
+def test_what_is_not_due_when_a_topic_is_deleted_becomes_dead_letters_over_a_restart_and_a_move():
+    b = bus(dead_letter="queue:dead")
+    client = b.connect("a")
+    client.do(*(Send(T, str(n).encode(), delay=(1 + n) * 10**10) for n in range(300)), *sends("late"))
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    assert b.ask("c", "delete_topic", destination=T) == {"deleted": T, "delayed": 300}
+    b.reboot("c")
+    up(b, "c")
+    b.pump()
+    assert T not in [row["topic"] for row in b.ask("a", "topics")["topics"]]
+    assert not [row for row in b.stores["c"].disk.items.values() if row.agent == "c/topic:prices"]
+    reader = b.connect("b").subscribe("q", "queue:dead")
+    assert reader.texts == [*map(str, range(300))]
+    said = reader.got[0].message.annotations
+    assert (said["dead-letter-reason"], said["dead-letter-from"]) == (f"{T} was deleted", T)
+    assert said["original-message-id"].startswith("a#")
+
+
+def test_a_topic_that_is_made_again_where_it_ends_lives_on_without_what_was_not_due():
+    b = bus()
+    client, reader = b.connect("a"), b.connect("c").subscribe("s", T)
+    client.do(*(Send(T, str(n).encode(), delay=10**9) for n in range(250)))
+    b.ask("b", "delete_topic", destination=T)
+    client.do(*sends("new"))
+    b.pump()
+    b.later(3)
+    assert reader.texts == ["new"]
