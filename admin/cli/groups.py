@@ -1,5 +1,6 @@
 """`mom group`: groups of agents."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
-from mombroker.core.errors import line
+from mombroker.core.errors import MomError, line
 from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def list_groups(file: Path, server: str | None, output: str, columns: str) -> No
 def show_group(file: Path, group: str, output: str, columns: str) -> None:
     """Show a group: its members, the eldest first, who joins and leaves, and whom the next view waits for.
 
+    Of new members that have no state yet it says who gives them theirs, how many pages of it were sent (while more are
+    to follow) and have come, and how many of these are still to become rows of their tables.
+
     Exit code 6 if there is no such group on the servers that answer.
 
     \b
@@ -50,7 +54,16 @@ def show_group(file: Path, group: str, output: str, columns: str) -> None:
       mom group show ledger -o json
     """
     topology = options.load(file)
-    show_one(options.ask(topology, _home(topology, group), "group", group=group), output, columns)
+    found = options.ask(topology, _home(topology, group), "group", group=group)
+
+    def ask(server: str) -> dict[str, Any]:
+        try:
+            return options.ask(topology, topology.servers[server], "group_states", group=group)
+        except MomError as error:  # that may be why they wait
+            click.echo(f"mom: {error}", err=True)
+            return {"coming": [], "given": []}
+
+    show_one({**found, "states": states(found["members"], ask)}, output, columns)
 
 
 @group.command()
@@ -79,6 +92,26 @@ def remove(file: Path, yes: bool, member: str | None, group: str, output: str, c
     asked: dict[str, Any] = {"group": group, "agent": member} if member else {"group": group}
     verb = "exclude_member" if member else "remove_group"
     show_one(options.ask(topology, at, verb, **asked), output, columns)
+
+
+def states(members: list[dict[str, Any]], ask: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:
+    """How far those members are that have no state yet, by what their servers and the givers' say: `ask` asks one."""
+    new = {each["agent"]: each for each in members if each["waits_for_state_of"]}
+    lives = {each["agent"]: each["server"] for each in members}
+    givers = [each["waits_for_state_of"] for each in new.values()]
+    answers = [ask(server) for server in dict.fromkeys(lives[agent] for agent in [*new, *givers] if agent in lives)]
+    coming = {row["agent"]: row for answer in answers for row in answer["coming"]}
+    given = {row["agent"]: row for answer in answers for row in answer["given"]}
+    return [
+        {
+            "agent": agent, "from": row["waits_for_state_of"],
+            "pages_sent": given[agent]["pages"] if agent in given else "",
+            "pages_come": coming[agent]["pages"] if agent in coming else "",
+            "all_come": agent in coming and coming[agent]["whole"],
+            "pages_left": coming[agent]["left"] if agent in coming else 0,
+        }
+        for agent, row in new.items()
+    ]  # fmt: skip
 
 
 def _home(topology: "Topology", group: str) -> "Server":

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mombroker.admin.cli.groups import states
 from mombroker.agents import Agent, Table, View, notification, reacts
 from mombroker.agents.testing import Bus
 from mombroker.broker.groups.gives import WINDOW
@@ -200,3 +201,38 @@ def test_no_more_is_under_way_than_a_window():
     bus.settle()
     assert rows_of(bus, "a/x") == rows_of(bus, "c/z")
     bus.check()
+
+
+def test_an_operator_sees_how_far_a_new_member_is():
+    bus = two()
+    for node in bus._cluster.nodes.values():
+        node.server.limits.state_rows = 20
+    told(bus, "c/z", "join")
+    seen = []
+    for _ in range(2_000):
+        members = bus.ask("group", server="a", group="book")["members"]
+        if found := states(members, lambda server: bus.ask("group_states", server=server, group="book")):
+            seen += [found[0]] if not seen or seen[-1] != found[0] else []
+        elif seen:
+            break
+        bus.advance(0.001)
+    assert {(each["agent"], each["from"]) for each in seen} == {("c/z", "a/x")}
+    seen = [each for each in seen if each["pages_come"]]
+    come = [each["pages_come"] for each in seen]
+    assert come == sorted(come) and come[-1] > 100 and len({*come}) > 3
+    assert any(each["pages_sent"] and each["pages_sent"] > each["pages_come"] for each in seen)
+    bus.settle()
+
+
+def test_who_gives_no_page_any_more_or_does_not_answer_is_left_empty():
+    members = [{"agent": f"{at}/{name}", "server": at, "waits_for_state_of": of} for at, name, of in (
+        ("a", "x", ""), ("b", "y", "a/x"), ("c", "z", "a/x"),
+    )]  # fmt: skip
+    coming = {"agent": "b/y", "view": 3, "pages": 7, "whole": True, "left": 4}
+    given = {"agent": "c/z", "by": "a/x", "view": 3, "pages": 5, "has": 1}
+    nothing: dict[str, Any] = {"coming": [], "given": []}
+    answers = {"a": {**nothing, "given": [given]}, "b": {**nothing, "coming": [coming]}, "c": nothing}
+    assert states(members, answers.__getitem__) == [
+        {"agent": "b/y", "from": "a/x", "pages_sent": "", "pages_come": 7, "all_come": True, "pages_left": 4},
+        {"agent": "c/z", "from": "a/x", "pages_sent": 5, "pages_come": "", "all_come": False, "pages_left": 0},
+    ]

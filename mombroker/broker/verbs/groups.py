@@ -39,6 +39,25 @@ class GroupVerbs:
             "copies_here": self.sessions.members.copies.of_group(found.name),
         }  # fmt: skip
 
+    @reads
+    def group_states(self, group: str) -> Reply:
+        """How far new members of a group are with the state that they begin with: `coming` of those that live here, how
+        many pages have come, whether that is all, and how many are still to become rows of their tables; `given` by
+        members here, how many pages were sent and how many the new member has."""
+        states = self.sessions.members.states
+        return {
+            "coming": [
+                {"agent": each.key[0], "view": each.key[2], "pages": each.pages, "whole": each.whole,
+                 "left": len(each.rows) if each.begun and not each.filled else 0}
+                for each in states.comings.of.values() if each.key[1] == group
+            ],
+            "given": [
+                {"agent": agent, "by": give.agent, "view": give.number, "pages": give.pages, "has": pages}
+                for give in states.gives.of.values() if give.group == group
+                for agent, pages in give.got.items() if agent in give.to
+            ],
+        }  # fmt: skip
+
     @changes
     def exclude_member(self, group: str, agent: str) -> Reply:
         """Make the next view of a group without a member, which nobody waits for any more; it may join again."""
