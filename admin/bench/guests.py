@@ -90,7 +90,7 @@ class Guest:
 
     def connect(self) -> None:
         self.conns += 1
-        self.port, self.since = self.lots.choice([*self.ports]), 0.0
+        self.port, self.since = self.choose([*self.ports]), 0.0
         self.conn = f"{self.name}.{self.conns}"
         self.socket = socket.create_connection(("127.0.0.1", self.port), 5.0)
         self.parser = Parser(Limits(), V12, SERVER)
@@ -102,6 +102,9 @@ class Guest:
             self.refused(frame)
         self.since = time.time()
         self.known(frame.headers["session"])
+
+    def choose(self, ports: list[int]) -> int:
+        return self.lots.choice(ports)
 
     def known(self, session: str) -> None:
         """It begins with the name of the server: while that is down, somebody else may listen there."""
@@ -219,11 +222,15 @@ class Producer(Guest):
 
 
 class Beat(Producer):
-    """Has one message at a time on its way to a server, and writes down when a receipt took long after the last one."""
+    """Has one message at a time on its way to a server, whose addresses it tries in turn, and writes down when a
+    receipt took long after the last one."""
 
     retry = 0.01
     window = 1
     last = 0.0
+
+    def choose(self, ports: list[int]) -> int:
+        return ports[self.conns % len(ports)]
 
     def told(self, of: str, name: str) -> None:
         super().told(of, name)

@@ -6,10 +6,12 @@ import socket
 import pytest
 
 from mombroker.admin.demo import free_ports
+from mombroker.broker import selectors
 from mombroker.core.places import Place
 from mombroker.core.raft.replica import FOLLOWER
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.net import node
+from mombroker.ordering import registry
 from mombroker.stomp.frames import encode
 from tests.net.town import Town
 
@@ -119,6 +121,18 @@ def test_a_leader_that_has_not_let_clients_in_hands_nothing_over(trio):
     trio.until(lambda: trio.node(second).node.serves)
     trio.node(second).transfer("")
     assert follow(trio, second) != second
+
+
+def test_what_takes_long_to_make_is_there_before_a_replica_leads(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(selectors, "prepare", lambda: asked.append("selectors"))
+    monkeypatch.setattr(registry, "backend", lambda name, known=registry.backend: asked.append(name) or known(name))
+    made = Trio(tmp_path)
+    made.up(*REPLICAS[:1])
+    made.until(lambda: asked == ["fifo", "selectors"])
+    assert not made.node(REPLICAS[0]).leads, "there is no majority"
+    made.down()
+    made.b.close()
 
 
 def test_it_is_whoever_has_come_furthest_when_the_server_has_ended(trio, monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any
 from twisted.internet import defer, threads
 from twisted.python.failure import Failure
 
+from mombroker.broker import selectors
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.limits import Limits
@@ -38,6 +39,7 @@ from mombroker.net.replicas.wire import Told, version
 from mombroker.net.secret import secret_of
 from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
+from mombroker.ordering import registry
 from mombroker.store import folder, packed
 from mombroker.store.converting import new_id
 from mombroker.store.replica import ReplicaStore
@@ -154,6 +156,14 @@ class ReplicatedNode:
         self.ways.start()
         self.consensus.start()
         self._tidy()
+        if self.store.keeps:
+            self.shared.tasks.callInThread(self._prepare)
+
+    def _prepare(self) -> None:
+        """Make what the server will need, in a thread, or its first clients here would wait for that."""
+        for domain in self.shared.topology.domains_of(self.name):
+            registry.backend(domain.backend)
+        selectors.prepare()
 
     async def stop(self) -> None:
         """Let another one take over, close everything."""
