@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis import compare, cost, rollup, session, source
+from mombroker.admin.analysis import compare, cost, rollup, session, source, times
 
 
 def links(exported: Path, price: float) -> None:
@@ -35,8 +35,8 @@ def senders(exported: Path) -> None:
 
 def delays(exported: Path) -> None:
     log = source.read(session.session(), exported)
-    spread = cost.spread(cost.hops(log), cost.links(cost.taken(log)))
-    (every,) = cost.delays(spread).where("domain is null").collect()
+    spread = times.spread(times.hops(log), times.links(cost.taken(log)))
+    (every,) = times.delays(spread).where("domain is null").collect()
     total = every.store + every.link + every.hold
     print("Of the time that messages take from server to server")
     for part, what in (("store", "a faster disk"), ("link", "a faster line"), ("hold", "another order")):

@@ -1,27 +1,26 @@
 """Servers whose clocks are off, from the times of packets both ways; delays are put right by them.
 
-A packet from a to b seems to take its time and b's clock less a's, one back its time and a's less b's. Half of what the
-quickest ones each way differ by is taken to be the clocks', half of their sum the time, as NTP does (RFC 5905, section
-8). No way takes less than nothing, so that this is off by that time at most. Along the quickest ways from the server
-that has the time of most, a clock is said to be off only where it must be: its offset is more than all that may be
-wrong with it.
+No packet takes less than nothing. So one from a to b, which seems to take its time and b's clock less a's, says that b
+is ahead of a by what it seems to take at most, and one back, by how much at least. Along links such bounds add up, each
+way along its own quickest links, and leave of each clock an interval around that of most (the shortest paths of a
+system of difference constraints: Cormen, Leiserson, Rivest, Stein, Introduction to Algorithms, section 22.4). A clock
+is said to be off only where 0 is not in it, and then by its middle, which is off by half of its length at most; if ways
+there and back are equally quick it is exact, as that of NTP (RFC 5905, section 8).
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
 Least = Mapping[tuple[str, str], int]  # from one server to another: the quickest packet, ns
-FINE = 1_000_000  # ns: what is quicker than this is no better known
-AVOIDED = 1 << 60
+Near = Mapping[str, Sequence[tuple[str, int]]]  # of each server the next ones, with the quickest packet to them
 
 
 def least(delays: Iterable["Row"]) -> Least:
-    """From the rows of `cost.delays`."""
+    """From the rows of `times.delays`."""
     found: dict[tuple[str, str], int] = {}
     for row in delays:
         if row.server and row.least is not None:
@@ -30,58 +29,93 @@ def least(delays: Iterable["Row"]) -> Least:
     return found
 
 
-class Other(NamedTuple):
-    """Another server, as packets to it and from it tell of its clock."""
+class Clock(NamedTuple):
+    """ns. Without packets both ways it is ahead by so much at least, and nobody knows `within` what."""
 
-    server: str
     ahead: int
-    took: int  # `ahead` is off by no more
-    weight: int  # of the way to it
+    within: int | None
 
 
-Near = Mapping[str, Sequence[Other]]
+class Bounds(NamedTuple):
+    """Between which a clock is ahead; None: nobody knows."""
+
+    low: int | None
+    high: int | None
+
+    @property
+    def off(self) -> bool:
+        return (self.low is not None and self.low > 0) or (self.high is not None and self.high < 0)
+
+    @property
+    def clock(self) -> Clock:
+        if self.low is None or self.high is None:
+            return Clock(max(self.low or 0, 0) + min(self.high or 0, 0), None)
+        return Clock((self.low + self.high) // 2, (abs(self.high - self.low) + 1) // 2)
 
 
-def ahead(quickest: Least) -> dict[str, int]:
-    """How far the clocks of servers are ahead of those of most, ns; servers that agree with these are not in it."""
-    near: dict[str, list[Other]] = defaultdict(list)
-    for (a, b), there in sorted(quickest.items()):
-        back = quickest.get((b, a))
-        if back is not None and a < b:
-            differs, took = (there - back) // 2, max(there + back, 0) // 2
-            near[a].append(Other(b, differs, took, took))
-            near[b].append(Other(a, -differs, took, took))
-        elif back is None and there < 0:  # at least so much
-            near[a].append(Other(b, there, 0, AVOIDED))
-            near[b].append(Other(a, -there, 0, AVOIDED))
-    found: dict[str, int] = {}
-    for start in sorted(near):
-        if start not in found:
-            by_offset = sorted((offset, server) for server, (offset, _) in _walked(near, start).items())
-            found |= _fine(near, _walked(near, by_offset[(len(by_offset) - 1) // 2][1]))
-    return {server: offset for server, offset in found.items() if offset}
-
-
-def _walked(near: Near, start: str) -> dict[str, tuple[int, int]]:
-    """How far each clock is ahead of that of `start`, and what this may be off by; each along its quickest way."""
-    found: dict[str, tuple[int, int]] = {}
-    heap = [(0, start, 0, 0)]
-    while heap:
-        weight, server, offset, error = heappop(heap)
-        if server not in found:
-            found[server] = offset, error
-            for other in near[server]:
-                heappush(heap, (weight + other.weight, other.server, offset + other.ahead, error + other.took))
+def ahead(quickest: Least) -> dict[str, Clock]:
+    """How far the clocks of servers are ahead of those of most; servers that agree with these are not in it."""
+    there: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    back: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for (a, b), took in sorted(quickest.items()):
+        there[a].append((b, took))
+        back[b].append((a, took))
+    found: dict[str, Clock] = {}
+    seen: set[str] = set()
+    for start in sorted(there.keys() | back.keys()):
+        if start not in seen:
+            part = _connected(there, back, start)
+            seen |= part
+            by_offset = sorted(
+                (each.clock.ahead, server) for server, each in _bounds(there, back, part, {start}).items()
+            )
+            most = by_offset[(len(by_offset) - 1) // 2][1]
+            found |= _off(there, back, part, most)
     return found
 
 
-def _fine(near: Near, part: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Of clocks that must be off how far they are, by all their neighbours: the quicker the way, the more it counts."""
-    found = {server: offset if abs(offset) > error else 0 for server, (offset, error) in part.items()}
-    for server, (offset, error) in part.items():
-        if found[server]:
-            said = [(found[other.server] - other.ahead, (FINE + other.weight) ** -2) for other in near[server]]
-            weights = sum(weight for _, weight in said)
-            mean = round(sum(each * weight for each, weight in said) / weights)
-            found[server] = mean if abs(mean - offset) <= error else offset
+def _off(there: Near, back: Near, part: set[str], most: str) -> dict[str, Clock]:
+    """The clocks of this part that are not right: by that of one server, and closer by all those that are."""
+    known = _bounds(there, back, part, {most})
+    right = {server for server in part if not known[server].off}
+    closer = _bounds(there, back, part, right)
+    found = {}
+    for server in part - right:
+        low, high = closer[server]
+        agree = (
+            low is None or high is None or low <= high
+        )  # else one of those clocks is off, too, by less than is found
+        found[server] = (closer if agree else known)[server].clock
+    return {server: clock for server, clock in found.items() if clock.ahead}
+
+
+def _bounds(there: Near, back: Near, part: set[str], right: set[str]) -> dict[str, Bounds]:
+    """Of each clock, if those of `right` are."""
+    high, low = _reach(there, part, right), _reach(back, part, right)
+    return {server: Bounds(-low[server] if server in low else None, high.get(server)) for server in part}
+
+
+def _reach(near: Near, part: set[str], right: set[str]) -> dict[str, int]:
+    """The quickest way to each server from one of `right`, through others (Bellman and Ford). What is quicker than
+    nothing along the way is the clocks'; around a circle they cancel each other."""
+    found = dict.fromkeys(right, 0)
+    for _ in part:
+        before = dict(found)
+        for server, took in before.items():
+            for other, more in near.get(server, ()):
+                if other not in right:
+                    found[other] = min(took + more, found.get(other, took + more))
+        if found == before:
+            break
+    return found
+
+
+def _connected(there: Near, back: Near, start: str) -> set[str]:
+    found, left = {start}, [start]
+    while left:
+        server = left.pop()
+        for other, _ in (*there.get(server, ()), *back.get(server, ())):
+            if other not in found:
+                found.add(other)
+                left.append(other)
     return found

@@ -1,6 +1,6 @@
 """The figures of a report, from the small results that Spark has collected.
 
-`rows` has the result of each function of cost.py by its name, as report.py calls them. Times in the figures are ms.
+`rows` has the result of each function of cost.py and times.py by its name, as report.py has it. Their times are ms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from mombroker import __version__, ordering
-from mombroker.admin.analysis import cost, timeline
+from mombroker.admin.analysis import cost, timeline, times
 from mombroker.admin.analysis.anomalies import SKEW, anomalies
 from mombroker.core.topology import Topology
 from mombroker.ordering.base import INTEGER
@@ -65,7 +65,10 @@ def figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start:
         "timeline": timeline.figures(rows.get("times", ()), rows["holds"], start, span),
         "waits": waits(rows, topology),
         "hot": _hot(rows),
-        "clocks": [row.asDict() for row in rows.get("clocks", ())],
+        "clocks": [
+            {"server": row.server, "ahead_ms": _ms(row.ahead), "within_ms": _ms(row.within)}
+            for row in rows.get("clocks", ())
+        ],
         "anomalies": list(anomalies(rows, topology, start, span, loads)),
         "findings": [
             {
@@ -80,6 +83,7 @@ def figures(rows: Mapping[str, Sequence[Row]], topology: Topology | None, start:
 
 def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
     delays = {(row.domain, row.peer, row.server): row for row in rows["delays"] if row.server}
+    clocks = {row.server: row.within for row in rows.get("clocks", ())}
     stamped: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows["stamped"]:
         stamped[row.domain, row.server, row.peer].append(row)
@@ -95,8 +99,16 @@ def _links(rows: Mapping[str, Sequence[Row]]) -> list[Figures]:
             "control_ints": sum(row.control_ints for row in mine),
             "control_pct": _percent(control, control + payload),
             **_wire(rows, control, domain, server, peer), **_parts(seen),
+            "link_within_ms": _within(clocks, server, peer),
         })  # fmt: skip
     return found
+
+
+def _within(clocks: Mapping[str, int | None], server: str, peer: str) -> float | None:
+    """By how much `link_ms` may be off, as clocks of its ends were; null where none was, or nobody knows."""
+    mine = [clocks[each] for each in (server, peer) if each in clocks]
+    known = [each for each in mine if each is not None]
+    return _ms(sum(known)) if known and len(known) == len(mine) else None
 
 
 def _metered(rows: Mapping[str, Sequence[Row]], names: Sequence[str], **at: str) -> Figures:
@@ -129,7 +141,7 @@ def _either(backends: Iterable[str]) -> str:
 def _parts(row: Row | None) -> Figures:
     """Of each part of the time the mean and the percentiles, ms."""
     found: Figures = {"held": row.held if row else 0}
-    for part in cost.PARTS:
+    for part in times.PARTS:
         count = row[f"{part}_count"] if row else 0
         found[f"{part}_ms"] = _ms(row[part] / count) if row and count else None
         found |= _quantiles(part, row[f"{part}_ns"] if row else None)
@@ -199,7 +211,7 @@ def _orderings(domains: Sequence[Figures], rows: Mapping[str, Sequence[Row]]) ->
             "ordering": backend, "domains": len(mine), **sums,
             "control_pct": _percent(control, control + sums["payload_bytes"]),
             "bytes_per_packet": _ratio(control, packets), "ints_per_packet": _ratio(sums["control_ints"], packets),
-            **{f"{part}_ms": _mean(delays, part) for part in cost.PARTS}, "held": sum(row["held"] for row in mine),
+            **{f"{part}_ms": _mean(delays, part) for part in times.PARTS}, "held": sum(row["held"] for row in mine),
         })  # fmt: skip
     return found
 
@@ -258,7 +270,7 @@ def latency(rows: Mapping[str, Sequence[Row]]) -> Figures:
     """Of a copy, by the links that it has crossed: from its send to its reaction, and in its agent's queue."""
     every = next((row for row in rows["arrivals"] if row.hops is None), None)
     crossed = next((row for row in rows["delays"] if row.domain is None), None)
-    parts = {part: (crossed[part], crossed[f"{part}_ns"]) if crossed else (0, None) for part in cost.PARTS}
+    parts = {part: (crossed[part], crossed[f"{part}_ns"]) if crossed else (0, None) for part in times.PARTS}
     parts["queue"] = (every.queue, every.queue_ns) if every else (0, None)
     total = sum(time for time, _ in parts.values())
     whole = every.total if every else 0

@@ -50,7 +50,7 @@ WORDS = {  # of columns, and of what is told by them
     "value bytes": "bytes of the values that commits put into tables; rows: how many",
     "hops": "links that a copy has crossed; 1 in one domain for all",
     "store": "ms from the stamp to when the commit that it is part of is durable",
-    "link": "ms from there until it comes in at the other side",
+    "link": "ms from there until it comes in at the other side; within: what that may be off by, where a clock was off",
     "hold": "ms that it waits there for its causes",
     "queue": "ms from then until its agent has reacted",
     "rest": "what the sums of the four leave of all (below the table)",
@@ -93,6 +93,7 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     tables = (
         ("Domains", "domains"), ("Back ends", "orderings"), ("Servers", "servers"),
         ("Delay by hops", "latency.by_hops"), ("Who waits for whom", "waits"), ("Anomalies", "anomalies"),
+        ("Clocks that were put right", "clocks"),
         ("What the audit found", "findings"),
         ("Hot destinations", "hot"), ("Destinations", "destinations"), ("Clients", "clients"),
         ("Traffic, server to server", "traffic"), ("Traffic, agent to agent", "agents"), ("Every link", "links"),

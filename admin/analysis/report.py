@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis import clocks, cost, findings, timeline, traffic
+from mombroker.admin.analysis import clocks, cost, findings, timeline, times, traffic
 from mombroker.admin.analysis.figures import Figures, figures
 from mombroker.admin.topology.costs import SAMPLE, Load
 from mombroker.core.topology import Topology
@@ -42,7 +42,8 @@ def analyse(
     targeted, given = cost.targets(talking, took), F.col("sent") + F.col("given")
     odd = F.when(F.col("wanted") == F.col("became"), F.col("wanted")).otherwise(F.lit(1 << 62))  # these first
     start, length = span(machines)
-    spreads, delays, ahead = _spread(log, small, took, start, length // timeline.SLOTS + 1)
+    spreads, delays, off = _spread(log, small, took, start, length // timeline.SLOTS + 1)
+    ahead = _ahead(off)
     try:
         parts = {
             "stamped": cost.stamped(log), "agents": cost.top(talking, "messages", MOST),
@@ -50,8 +51,8 @@ def analyse(
             "taken": cost.top(cost.together(took), "records", MOST * 10), "targets": cost.top(targeted, odd, MOST),
             "destinations": cost.top(cost.destinations(talking), given, MOST),
             "clients": cost.top(cost.clients(log, flowing), given, MOST),
-            "holds": cost.holds(spreads),
-            "arrivals": cost.arrivals(log, ahead), "waiting": cost.waiting(cost.waits(log)),
+            "holds": times.holds(spreads),
+            "arrivals": times.arrivals(log, ahead), "waiting": times.waiting(times.waits(log)),
             "meters": cost.meters(log), "times": timeline.slots(log, start, length // timeline.SLOTS + 1, ahead),
         }  # fmt: skip
         if found and topology and not found.clean:
@@ -60,7 +61,11 @@ def analyse(
     finally:
         for each in (flowing, took, talking, serving, spreads):
             each.unpersist()
-    rows |= {"machines": machines, "delays": delays, "clocks": [Row(**each) for each in _clocks(ahead)]}
+    rows |= {
+        "machines": machines,
+        "delays": delays,
+        "clocks": [Row(server=server, **clock._asdict()) for server, clock in sorted(off.items())],
+    }
     return figures(rows, topology, start, length), traffic.load(log, rows, messages)
 
 
@@ -72,17 +77,21 @@ def _sent(serving: DataFrame) -> dict[str, DataFrame]:
 
 def _spread(
     log: DataFrame, small: bool, took: DataFrame, start: int = 0, length: int = 1 << 62
-) -> tuple[DataFrame, list[Row], dict[str, int]]:
-    """`cost.spread`, kept until it is unpersisted, `cost.delays`, and by what clocks are ahead: both are without it."""
-    crossed, named = cost.hops(log, small), cost.links(took)
-    spreads = cost.spread(crossed, named, start, length).persist()
-    delays = _collected(cost.delays(spreads))
-    ahead = clocks.ahead(clocks.least(delays))
-    if ahead:
+) -> tuple[DataFrame, list[Row], dict[str, clocks.Clock]]:
+    """`times.spread`, kept until it is unpersisted, `times.delays`, and what clocks are off: both are without it."""
+    crossed, named = times.hops(log, small), times.links(took)
+    spreads = times.spread(crossed, named, start, length).persist()
+    delays = _collected(times.delays(spreads))
+    off = clocks.ahead(clocks.least(delays))
+    if off:
         spreads.unpersist()
-        spreads = cost.spread(cost.put_right(crossed, named, ahead), named, start, length).persist()
-        delays = _told(_collected(cost.delays(spreads)), delays)
-    return spreads, delays, ahead
+        spreads = times.spread(times.put_right(crossed, named, _ahead(off)), named, start, length).persist()
+        delays = _told(_collected(times.delays(spreads)), delays)
+    return spreads, delays, off
+
+
+def _ahead(off: Mapping[str, clocks.Clock]) -> dict[str, int]:
+    return {server: clock.ahead for server, clock in off.items()}
 
 
 def _told(right: Sequence[Row], raw: Sequence[Row]) -> list[Row]:
@@ -95,11 +104,6 @@ def _told(right: Sequence[Row], raw: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _clocks(ahead: Mapping[str, int]) -> list[Figures]:
-    """Those that are off, by what delays were put right."""
-    return [{"server": server, "ahead_ms": round(ns / cost.MS, 3)} for server, ns in sorted(ahead.items())]
-
-
 def _collected(part: DataFrame) -> list[Row]:
     """In an order of its own: that of Spark's tasks is another one each time."""
     return sorted(part.collect(), key=repr)
@@ -107,11 +111,11 @@ def _collected(part: DataFrame) -> list[Row]:
 
 def load(log: DataFrame, messages: int = SAMPLE) -> Load:
     """The traffic alone, with the delays that were measured, and so many messages to be played."""
-    spreads, delays, ahead = _spread(log, False, cost.taken(log))
+    spreads, delays, off = _spread(log, False, cost.taken(log))
     spreads.unpersist()
     parts = {
-        **_sent(cost.servers(cost.flows(log))), "stamped": cost.stamped(log), "arrivals": cost.arrivals(log, ahead),
-        "meters": cost.meters(log),
+        **_sent(cost.servers(cost.flows(log))), "stamped": cost.stamped(log), "meters": cost.meters(log),
+        "arrivals": times.arrivals(log, _ahead(off)),
     }  # fmt: skip
     return traffic.load(log, {name: _collected(part) for name, part in parts.items()} | {"delays": delays}, messages)
 

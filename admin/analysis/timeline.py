@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis.cost import NO_CLOCKS, _ahead, near, quantiles, schema
+from mombroker.admin.analysis.cost import near, quantiles, schema
+from mombroker.admin.analysis.times import NO_CLOCKS, ahead_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,8 +23,8 @@ SLOTS = 48  # parts of the log's time
 def slots(log: DataFrame, start: int, length: int, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
     """In slots of `length` ns from `start`: messages by when they were sent, and copies by when their agents reacted,
     with the times from send to reaction."""
-    sent, whole = F.col("kind") == "send", F.col("done") - _ahead("server", ahead) - F.col("sent")
-    total = F.greatest(whole + _ahead("origin", ahead), F.lit(0))
+    sent, whole = F.col("kind") == "send", F.col("done") - ahead_of("server", ahead) - F.col("sent")
+    total = F.greatest(whole + ahead_of("origin", ahead), F.lit(0))
     rows = log.where("kind in ('send', 'react')").select(
         F.floor((F.when(sent, F.col("sent")).otherwise(F.col("done")) - start) / length).alias("slot"),
         F.when(sent, F.lit(1)).otherwise(F.lit(0)).alias("message"), F.when(sent, F.col("payload")).alias("payload"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mombroker.core.topology import Topology
 
-TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "findings", "hot")  # shown without -o json
+TABLES = ("domains", "orderings", "servers", "waits", "anomalies", "clocks", "findings", "hot")  # shown without -o json
 LONG = ("waits", "findings", "hot")  # of which the first TOP are shown
 TOP = 20
 NO_ADVICE: dict[str, Any] = {  # and why, as its verdict

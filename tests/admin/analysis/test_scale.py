@@ -89,21 +89,21 @@ def analyses(log):
     """Every DataFrame that a report collects or keeps."""
     from pyspark.sql import functions as F
 
-    from mombroker.admin.analysis import cost, windows
+    from mombroker.admin.analysis import cost, times, windows
 
-    flowing, took, crossed = cost.flows(log), cost.taken(log), cost.hops(log)
-    talking, spreads = cost.agents(flowing), cost.spread(crossed, cost.links(took))
-    right = cost.put_right(crossed, cost.links(took), {"s01": 5})
+    flowing, took, crossed = cost.flows(log), cost.taken(log), times.hops(log)
+    talking, spreads = cost.agents(flowing), times.spread(crossed, times.links(took))
+    right = times.put_right(crossed, times.links(took), {"s01": 5})
     return {
         "commits": cost.commits(log), "stamped": cost.stamped(log), "flows": flowing, "taken": took,
         "agents": talking, "top": cost.top(talking, "messages", 10), "targets": cost.targets(talking, took),
         "together": cost.together(took), "destinations": cost.destinations(talking),
         "clients": cost.top(cost.clients(log, flowing), F.col("sent"), 10), "servers": cost.servers(flowing),
         "sources": cost.sources(cost.servers(flowing)), "pairs": cost.pairs(cost.servers(flowing)),
-        "links": cost.links(took), "hops": crossed, "all hops": cost.hops(log, small=False), "right": right,
-        "spread": spreads, "delays": cost.delays(spreads), "holds": cost.holds(spreads),
-        "arrivals": cost.arrivals(log, {"s01": 5}), "waits": cost.waits(log),
-        "waiting": cost.waiting(cost.waits(log)), "meters": cost.meters(log),
+        "links": times.links(took), "hops": crossed, "all hops": times.hops(log, small=False), "right": right,
+        "spread": spreads, "delays": times.delays(spreads), "holds": times.holds(spreads),
+        "arrivals": times.arrivals(log, {"s01": 5}), "waits": times.waits(log),
+        "waiting": times.waiting(times.waits(log)), "meters": cost.meters(log),
         "within": windows.within(log, SECOND, SECOND), "packets": cost.packets(log),
     }  # fmt: skip
 
