@@ -386,6 +386,19 @@ def test_more_than_a_server_takes(broker, options, words, ack):
     assert unharmed(context) and len(list(context.context().browser("orders"))) == 1
 
 
+@pytest.mark.parametrize("topics", [["news", "weather"], ["*"], ["news", "*"], [">"]])
+@pytest.mark.parametrize("kind", ["durable", "shared"])
+def test_a_subscription_of_several_topics_has_all_that_one_client_publishes_to_them(broker, topics, kind):
+    """Producers number what they send to each destination by itself: those of two topics have the same numbers."""
+    inbox = broker.connect(client_id="ann").consumer([jms.Topic(name) for name in topics], **{kind: "inbox"})
+    context = broker.connect()
+    for number in range(3):
+        context.send(jms.Topic("news"), f"news {number}")
+        context.send(jms.Topic("weather"), f"weather {number}")
+    got = [inbox.receive(0).body for _ in range(6)]
+    assert got == [f"{topic} {number}" for number in range(3) for topic in ("news", "weather")]
+
+
 @pytest.mark.parametrize(
     "options", [{"group": "x" * 1_001}, {"dedup_id": "x" * 1_001 + ":1"}, {"properties": {"JMSXGroupID": "x" * 1_001}}]
 )

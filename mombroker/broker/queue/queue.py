@@ -58,6 +58,7 @@ class Queue(Native):
     deletable = True
     rows_are = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
     one_lane: ClassVar[int | None] = None  # of all messages, if their priorities do not count
+    by_topic: ClassVar[bool] = False  # may it have messages of several destinations? Then see producer_of
 
     __slots__ = (
         "name", "service", "settings", "consumers", "work", "schedule", "messages",
@@ -201,8 +202,10 @@ class Queue(Native):
             self.dedup  # noqa: B018
         if self.move is not None and self.move.keeps(message, envelope):
             return
-        if message.producer and not self.dedup.fresh(message.producer, message.counter):
-            return
+        if message.producer:
+            producer = self.producer_of(message) if self.by_topic else message.producer
+            if not self.dedup.fresh(producer, message.counter):
+                return
         if message.expires or message.due:
             self.service.set_by_our_clock(message, envelope)
         tx, messages = self.tx, self.messages
@@ -224,6 +227,10 @@ class Queue(Native):
             self.dispatcher.enter(item)
         if not item.stored:
             messages.unstored += item.size
+
+    def producer_of(self, message: ClientMessage) -> str:
+        """Who has numbered a message."""
+        return message.producer
 
     def settle(self, note: Settle, envelope: Message) -> None:
         self.settlement.settle(note, envelope.source)

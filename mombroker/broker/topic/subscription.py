@@ -58,6 +58,7 @@ class Subscription(Queue):
 
     path: ClassVar[str] = "mombroker.agents.subscription:Subscription"
     one_lane = 5
+    by_topic = True
 
     __slots__ = ("spec", "epochs", "draining", "lonely", "seen", "_idle_at", "_grace", "matches", "host")
 
@@ -108,6 +109,12 @@ class Subscription(Queue):
             raise UnknownNotification("a new subscription came with more than it can have")
 
     # -- feed ----------------------------------------------------------------------------------------------------
+
+    def producer_of(self, message: ClientMessage) -> str:
+        """Producers number what they send to each topic by itself."""
+        topics = self.spec.topics
+        one = len(topics) == 1 and message.destination == topics[0]
+        return message.producer if one else f"{message.destination}\n{message.producer}"
 
     def created(self) -> None:
         super().created()

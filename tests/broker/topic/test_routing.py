@@ -20,6 +20,18 @@ def publishes(b: Broker, server: str) -> list[tuple[str, ...]]:
     return [row["dests"] for row in b.records(server, "send") if row["detail"] == "t.publish"]
 
 
+@pytest.mark.parametrize("topics", [[A], [A, B], ["topic:*"]])
+def test_a_durable_subscription_knows_a_repeat_of_each_of_its_topics(topics):
+    b = Broker(THREE)
+    reader = b.connect("c", "me").subscribe("s", *topics, durable="d")
+    b.connect("a").send(A, "a1", dedup=("p", 1)).send(B, "b1", dedup=("p", 1)).send(A, "a2", dedup=("p", 2))
+    b.reboot("c")
+    b.connect("b").send(A, "a1", dedup=("p", 1)).send(B, "b1", dedup=("p", 1)).send(A, "a3", dedup=("p", 3))
+    later = b.connect("c", "me").subscribe("s", *topics, durable="d")
+    first = ["a1", "a2"] if topics == [A] else ["a1", "b1", "a2"]
+    assert (reader.texts, later.texts) == (first, ["a3"])
+
+
 # -- subscriptions of a connection ---------------------------------------------------------------------------------
 
 
