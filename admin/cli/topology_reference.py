@@ -59,9 +59,10 @@ may = ["send", "create"]
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "": {
         "revision": "The revision of the bus that this file was made from. `mom topology export` and `mom server join` "
-        "write it. While another one is in force the file is refused by `mom topology plan`, `apply` and `adopt`, "
-        "unless it changes nothing: it would take back what others have changed. Once the file is applied they write "
-        "the new one here. Without it nothing is compared. Servers do not read it.",
+        "write it, and `mom topology advise --write` that of its file. While another one is in force the file is "
+        "refused by `mom topology plan`, `apply` and `adopt`, unless it changes nothing: it would take back what "
+        "others have changed. Once the file is applied they write the new one here. Without it nothing is compared. "
+        "Servers do not read it.",
     },
     "bus": {
         "name": "Name of the bus. Servers of another bus are refused.",

@@ -99,7 +99,7 @@ class Plan:
         yield from self.waiting
         if self.needed:
             yield f"{listed(self.needed, 12)} must be up for this: start what is down, or it is refused"
-        if rest := [name for name in self.down if name not in self.needed]:
+        if rest := [name for name in self.down if name not in self.needed and not self.under_way]:
             yield f"{_do(rest, 'is', 'are')} down, and will learn of it later"
         if self.hidden:
             them, they = ("it", "it holds") if len(self.hidden) == 1 else ("them", "they hold")

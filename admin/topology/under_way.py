@@ -62,8 +62,11 @@ def waits(rows: Rows) -> Iterator[str]:
     late = left(rows)
     for row in rows:
         if row["server"] in late or row["phase"] == "frozen":
-            reasons = row["waits_for"][:3]
-            yield f"{row['server']} waits for {', '.join(reasons)}" if reasons else f"{row['server']} has not switched"
+            reasons = ", ".join(row["waits_for"][:3])
+            if row["phase"] == UNKNOWN:
+                yield reasons
+            else:
+                yield f"{row['server']} waits for {reasons}" if reasons else f"{row['server']} has not switched"
 
 
 def follow(

@@ -329,13 +329,15 @@ def test_the_proposal_can_follow_the_topology_that_it_was_made_for(tmp_path):
 
 def test_any_of_the_front_can_be_written(tmp_path):
     traffic = communities(3, 16)
-    (tmp_path / "bus.toml").write_text(config.dumps(traffic.flat()))
+    (tmp_path / "bus.toml").write_text(f"revision = 7\n{config.dumps(traffic.flat())}")
     current = config.load(tmp_path / "bus.toml")
     advice = advise.advise(current, load_of(traffic.sends(200)))
-    assert len(advice.front) > 1
+    assert len(advice.front) > 1 and current.revision == 7
     for at, each in enumerate(advice.front, 1):
         text = proposal(advice, tmp_path, tmp_path, at)
         assert config.loads(text, tmp_path).domains == each.topology.domains and f"# number {at}: " in text
+        assert config.loads(text, tmp_path).revision == 7, "what it is made from"
+    assert config.loads(proposal(advice, tmp_path, tmp_path), tmp_path).revision == 7
 
 
 def test_a_model_of_one_size_is_not_taken_for_another_with_the_same_traffic():

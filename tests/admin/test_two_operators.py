@@ -158,6 +158,9 @@ def test_a_change_that_is_under_way_is_told_and_waited_for(bus, files, change):
     change(was, 2)
     assert bus.json("topology", "apply", file) == {"revision": was, "changes": [], "over": True}
     assert bus.json("topology", "plan", file)["under_way"] == 0
+    waits = ["c does not answer; start it"]
+    row = {"server": "b", "phase": under_way.UNKNOWN, "waits_for": waits, "bus": {"waits_for": ["b"]}}
+    assert list(under_way.waits([row])) == waits
     # Somebody else's change, to another topology.
     change(was + 1, 2)
     for words in (("plan", file), ("apply", file, "--yes")):
