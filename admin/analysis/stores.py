@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mombroker import store
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.meta import SERVER
+from mombroker.store import columns
 from mombroker.store.folder import STORE
 from mombroker.store.reader import REPAIR, Commit
 
@@ -104,15 +105,24 @@ def check_owner(reader: "SqliteReader", name: str, data: Path | str) -> None:
 
 def read_before(reader: "SqliteReader", mark: int, last: int) -> bool:
     """Whether the record that was read as number `mark`, written at `last` (us), is still that one, or went in time.
+    `last` may also be when its commit was, which can be later: another event without a record was in it.
 
     It is not in a store that was restored from a backup: what this wrote since has the same numbers again.
     """
     if mark == 0:
         return True
     found = commits(reader, reader.commit_before(mark), mark, 1)
-    if found:
-        return found[0].id + found[0].records - 1 == mark and found[0].last // 1000 == last
-    return reader.log_end() > mark
+    if not found:
+        return reader.log_end() > mark
+    (commit,) = found
+    if commit.id + commit.records - 1 != mark:
+        return False
+    if commit.last // 1000 == last:
+        return True
+    try:
+        return columns.time(columns.unpack(commit.columns, commit.records)[-1]) // 1000 == last
+    except ValueError as error:
+        raise damaged(reader, f"record {commit.id}", str(error)) from None
 
 
 def read(path: Path) -> "dict[str, SqliteReader]":

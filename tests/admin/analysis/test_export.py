@@ -28,6 +28,7 @@ from mombroker.admin.reset import adopt
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError
 from mombroker.core.ids import home_of
+from mombroker.core.meta import NOW
 from mombroker.core.topology import Domain
 from mombroker.core.trace import FIELDS
 from mombroker.net import config
@@ -514,13 +515,28 @@ def test_a_restored_store_that_has_grown_past_what_was_exported_is_refused(tmp_p
     old = Upto(reader, 0.5)
     run({"s03": old}, target)
     conn = sqlite3.connect(tmp_path / "s03" / "store.sqlite")
-    conn.execute("UPDATE log SET last = last + 1000000 WHERE id > ?", [Upto(reader, 0.3).end])
+    for id, count, packed in conn.execute(
+        "SELECT id, count, columns FROM log WHERE id > ?", [Upto(reader, 0.3).end]
+    ).fetchall():
+        later = [record._replace(done=columns.time(record) + 1_000_000) for record in columns.unpack(packed, count)]
+        conn.execute("UPDATE log SET last = last + 1000000, columns = ? WHERE id = ?", [columns.pack(later), id])
     conn.commit()
     conn.close()
     with pytest.raises(MomError, match=f"record {old.end}, which is exported, is not in it: it was restored"):
         run({"s03": reader}, target)
     assert reader.log_end() > old.end == max(file.hi for file in files.every(target))
     run({"s03": reader}, tmp_path / "new")
+
+
+def test_a_commit_that_is_later_than_its_last_record_is_no_restored_store(tmp_path):
+    """Its row says the time of its last event, which may have had no record."""
+    made = store.open(tmp_path / "paris", samples.topology(), "paris")
+    for number in (1, 2, 3):
+        record = samples.record(number)
+        made.commit(Batch(number=number, log=[record], meta={NOW: columns.time(record) + 10**9}))
+        (done,) = run({"paris": store.read(tmp_path / "paris")}, tmp_path / "out").values()
+        assert (done.records, done.mark) == (1, number)
+    made.close()
 
 
 def test_a_restored_store_does_not_keep_those_after_it_from_their_export(tmp_path, played):
