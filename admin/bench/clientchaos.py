@@ -230,13 +230,13 @@ class ClientStorm(Storm):
 
 def deadly(chance: float, calm: Path) -> None:
     """Until that file is there this process may kill itself when it is about to write deliveries to a client."""
-    from mombroker.broker.commands import Delivery
+    from mombroker.broker.commands import Delivery, DeliveryRun
     from mombroker.gateway.listener import Gateway
 
     reply, lots = Gateway.reply, Random()
 
     def die_or_reply(gateway: Gateway, number: int, replies: list[Any]) -> None:
-        if isinstance(replies[-1], Delivery) and lots.random() < chance and not calm.exists():
+        if isinstance(replies[-1], Delivery | DeliveryRun) and lots.random() < chance and not calm.exists():
             os.kill(os.getpid(), signal.SIGKILL)
         reply(gateway, number, replies)
 

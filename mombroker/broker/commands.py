@@ -10,10 +10,11 @@ that is asked is `agent:NAME`, by its name or id.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.shapes import getter
 from mombroker.core.errors import MomError
 
@@ -292,6 +293,22 @@ class Delivery(NamedTuple):
 
 
 @dataclass(slots=True)
+class DeliveryRun:
+    """Messages for one subscription, of those without credit by Flow, that are settled by being written, all together.
+    `tag` is that of the last one; the others have those right before it."""
+
+    sub: str
+    tag: int
+    run: MessageRun
+
+    def singles(self) -> Iterator[Delivery]:
+        """The same, one by one."""
+        run, first = self.run, self.tag - len(self.run.ids) + 1
+        for tag, (id, message) in enumerate(zip(run.ids, run.messages, strict=True), first):
+            yield Delivery(self.sub, tag, id, message)
+
+
+@dataclass(slots=True)
 class Receipt:
     """The command with this receipt is done and durable; `unconfirmed` names servers that may not know of it yet."""
 
@@ -338,7 +355,16 @@ class BrowseEnd:
     sub: str
 
 
-Reply = Delivery | Receipt | Receipts | Refused | Drained | BrowseEnd
+Reply = Delivery | DeliveryRun | Receipt | Receipts | Refused | Drained | BrowseEnd
+
+
+def singles(said: Iterable[Any]) -> Iterator[Any]:
+    """Replies, with the deliveries of runs one by one."""
+    for reply in said:
+        if isinstance(reply, DeliveryRun):
+            yield from reply.singles()
+        else:
+            yield reply
 
 
 @dataclass(slots=True)

@@ -185,6 +185,20 @@ def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:
     return made
 
 
+@dataclass(slots=True, eq=False)
+class MessageRun:
+    """Messages alike that go in one piece to all who take them, each with its id.
+
+    size    bytes of their bodies
+    frames  of them, for a protocol: by what else these depend on, each made once for all who get the same
+    """
+
+    messages: list[ClientMessage]
+    ids: list[str]
+    size: int
+    frames: dict[tuple[Any, ...], bytes] = field(default_factory=dict)
+
+
 row_of = getter(*(name for name in PUT if name != "body"))  # that has its own place
 # What `told` has by this name; not the body, nor what is about this way alone, and other names for the rest.
 _OTHERWISE = {"destination", "shown", "message", "properties", *FIELDS.values(), "form", "annotations", "body"}

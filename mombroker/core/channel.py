@@ -278,7 +278,7 @@ class Channel:
         """
         tx, agent, engine, left, taken = self.tx, native.id, self.engine, self._left, self._taken
         now, name, dests = tx.now, tx.name, (native.id,)
-        held = self.gate.own or (self.owning and any(part.pending for part in self.owning))
+        held = self._own_wait()
         alone, run = len(notes) == 1, None
         for note in notes:
             number, size, kind = tx.new_id(), note.size, note.wire
@@ -293,14 +293,38 @@ class Channel:
                 taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
             elif self._logs:
                 if run is None or tx.rows.log[-1] is not run:
-                    run = trace.Run(
-                        Record("send", name, 0, source, dests, sent=now, done=now, detail=kind),
-                        Record("react", name, 0, agent, sent=now, received=now, delivered=now, done=now),
-                    )
-                    tx.rows.log.append(run)
+                    run = self._log_run(source, agent, kind)
                 run.numbers.append(number)
                 run.sizes.append(size)
             engine.react_now(native, message)
+
+    def _own_wait(self) -> bool:
+        """Copies for agents of ours are on their way, which others must not overtake."""
+        return bool(self.gate.own) or (bool(self.owning) and any(part.pending for part in self.owning))
+
+    def _log_run(self, source: str, agent: str, type: str) -> trace.Run:
+        tx = self.tx
+        now, name = tx.now, tx.name
+        run = trace.Run(
+            Record("send", name, 0, source, (agent,), sent=now, done=now, detail=type),
+            Record("react", name, 0, agent, sent=now, received=now, delivered=now, done=now),
+        )
+        tx.rows.log.append(run)
+        return run
+
+    def sent_here(self, source: str, agent: str, type: str, sizes: list[int]) -> list[int] | None:
+        """The numbers of messages that somebody has sent to one of our own agents, where the caller does with them what
+        is done at their delivery, and logs nothing at that. None: something is in their way, and nothing was done."""
+        if self._own_wait():
+            return None
+        tx = self.tx
+        numbers = [tx.new_id() for _ in sizes]
+        self.sent += len(sizes)
+        tx.urgency = tx.urgency or LINGER
+        if self._logs:
+            run = self._log_run(source, agent, type)
+            run.numbers, run.sizes = numbers, sizes
+        return numbers
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).

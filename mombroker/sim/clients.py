@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from mombroker.broker.authors.consumers import CONSUMERS
 from mombroker.broker.commands import (
     Delivery,
+    DeliveryRun,
     Disconnect,
     Disposition,
     Receipt,
@@ -20,6 +21,7 @@ from mombroker.broker.commands import (
     SendRun,
     Subscribe,
     Unsubscribe,
+    singles,
 )
 from mombroker.broker.session.questions import ASKED
 from mombroker.core.batch import ROWS_BY_KEY
@@ -64,7 +66,7 @@ class ClientNode(Node):
         connection = self.connections.get(conn)
         if connection is not None:
             connection.to_client(replies)
-            tags = [reply.tag for reply in replies if isinstance(reply, Delivery)]
+            tags = [reply.tag for reply in replies if isinstance(reply, Delivery | DeliveryRun)]
             if tags:
                 self.post(ClientWrote(conn, tags[-1]))
 
@@ -100,7 +102,7 @@ class Connection:
         self._later(1, self._told, replies)
 
     def _told(self, replies: list[Any]) -> None:
-        for reply in replies:
+        for reply in singles(replies):
             if self.open:
                 self.client.told(self, reply)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from mombroker.broker.commands import Delivery, Receipt, Receipts
+from mombroker.broker.commands import Delivery, DeliveryRun, Receipt, Receipts
 from mombroker.broker.message import Alike
 from mombroker.stomp.frames import END, encode
 from mombroker.stomp.headers import V12, escape, text_of
@@ -47,6 +47,23 @@ def message(delivery: Delivery, message_id: str, version: str, named: bool, know
     start, again, rest, behind = head
     ids = f"{start}{message_id}{again}{message_id if again else ''}"
     return b"".join((f"{ids}{rest}{len(body) if counted else ''}".encode(), behind, body, END))
+
+
+def messages(reply: DeliveryRun, version: str, named: bool) -> bytes:
+    """The MESSAGEs of a run. Receivers of the same version that call their subscription alike get the same."""
+    run = reply.run
+    key = (reply.sub if named else None, version)
+    frames = run.frames.get(key)
+    if frames is None:
+        known: Heads = {}
+        made = [message(each, settled_id(each), version, named, known) for each in reply.singles()]
+        frames = run.frames[key] = b"".join(made)
+    return frames
+
+
+def settled_id(delivery: Delivery) -> str:
+    """The message-id of what is settled by being written: nobody names that delivery."""
+    return f"{delivery.id}/"
 
 
 def _head(delivery: Delivery, version: str, named: bool, counted: bool) -> Head:

@@ -21,6 +21,7 @@ from mombroker.broker.commands import (
     BrowseEnd,
     Command,
     Delivery,
+    DeliveryRun,
     Disconnect,
     Disposition,
     Login,
@@ -556,6 +557,10 @@ class Session:
                     self._marks -= 1
             elif type(reply) is Receipts:
                 out.append(replies.receipts(reply, version))
+            elif type(reply) is DeliveryRun:
+                if self.state == "open":
+                    self.written = reply.tag
+                    out.append(replies.messages(reply, version, self._named(reply.sub)))
             elif isinstance(reply, Refused):
                 self._close(self._error(reply.message, reply.receipt, reply.sub, reply.elsewhere))
             elif isinstance(reply, BrowseEnd):
@@ -564,14 +569,18 @@ class Session:
 
     def _deliver(self, delivery: Delivery, heads: replies.Heads) -> None:
         name, tag, mode = delivery.sub, delivery.tag, delivery.ack
-        message_id = f"{delivery.id}{self._stamp}{tag}"
         if mode == "auto":
+            message_id = replies.settled_id(delivery)
             self.written = tag
         else:
+            message_id = f"{delivery.id}{self._stamp}{tag}"
             self.unsettled.add(tag, name, message_id, mode == "client")
-        sub = self.subs.get(name)
-        named = sub is None or sub.named
-        self.output.append(replies.message(delivery, message_id, self.version, named, heads))
+        self.output.append(replies.message(delivery, message_id, self.version, self._named(name), heads))
+
+    def _named(self, sub: str) -> bool:
+        """Is it told the name of a subscription?"""
+        known = self.subs.get(sub)
+        return known is None or known.named
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -9,6 +9,7 @@ from mombroker.broker.commands import (
     MODIFIED,
     BrowseEnd,
     Delivery,
+    DeliveryRun,
     Disposition,
     Drained,
     Receipt,
@@ -16,6 +17,7 @@ from mombroker.broker.commands import (
     Send,
     Subscribe,
     Unsubscribe,
+    singles,
 )
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote, Ready
@@ -168,8 +170,8 @@ class Broker(Bus):
         for conn, replies in ready.clients:
             client = self.clients[conn]
             if client.open and client.server == name:
-                client.told += replies
-                tags = [reply.tag for reply in replies if isinstance(reply, Delivery)]
+                client.told += singles(replies)
+                tags = [reply.tag for reply in replies if isinstance(reply, Delivery | DeliveryRun)]
                 if tags and client.writes:
                     self.servers[name].step(ClientWrote(conn, tags[-1]), self.now)
 

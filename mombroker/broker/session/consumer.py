@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 
 from mombroker.broker.access.guard import Needs
 from mombroker.broker.commands import MAX_PREFETCH, Subscribe
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.protocol import Consume
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.selectors import Matches, Required
@@ -16,6 +16,12 @@ from mombroker.core.errors import MomError
 from mombroker.core.words import many
 
 PREFETCH = 100  # messages without settlement, unless the client says otherwise
+
+
+class Feed(Protocol):
+    """What hands out messages of plain topics; see topic_feed.py."""
+
+    def take_run(self, consumer: SessionConsumer, run: MessageRun, /) -> None: ...
 
 
 class SessionConsumer:
@@ -28,7 +34,8 @@ class SessionConsumer:
     credit     how many more may come, kept where it is explicit; of plain topics, how many more may be handed out,
                while `room`, in bytes of bodies, is above 0
     draining   Drained is not here yet
-    unsettled  tag -> row at its home; for plain topics what it takes to hand it out again
+    unsettled  tag -> row at its home; for plain topics what it takes to hand it out again, or a run by the tag
+               of its last one, which is never handed out again
     outcomes   rows that are settled, by outcome, of which its home has not heard yet
     uncommitted  tags that an open transaction acknowledges: unsettled, and their credit was given back; in the
                  cumulative mode all up to `uncommitted_to`
@@ -37,12 +44,13 @@ class SessionConsumer:
     needs      what its user must be allowed, as long as it lasts
     dropped    messages of plain topics that it did not take in time
     take       gets each message of a plain topic
+    feed       of plain topics, if it takes whatever comes of them
     """
 
     __slots__ = (
         "number", "sub", "ack", "home", "credit", "room", "unsettled", "open", "receipt", "outcomes", "epochs",
         "matches", "requires", "browser", "uncommitted", "uncommitted_to", "recounted", "dropped", "explicit",
-        "draining", "request", "heir", "former", "needs", "take",
+        "draining", "request", "heir", "former", "needs", "take", "feed",
     )  # fmt: skip
 
     def __init__(
@@ -72,11 +80,17 @@ class SessionConsumer:
         self.uncommitted: set[int] = set()
         self.uncommitted_to = self.recounted = self.dropped = 0
         self.take = take
+        self.feed: Feed | None = None
 
     def copy(self, message: ClientMessage, id: str) -> None:
         """A message of a plain topic."""
         if self.matches is None or self.matches(message, id, 1):
             self.take(self, message, id)
+
+    def copy_run(self, run: MessageRun) -> None:
+        """Messages of a plain topic, alike."""
+        assert self.feed is not None, "a run for one that selects"
+        self.feed.take_run(self, run)
 
     def grant(self, credit: int) -> None:
         """Let so many more come. Raises MomError."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.broker.commands import ACCEPTED, MODIFIED, RELEASED, REQUEUED, Disposition
+from mombroker.broker.message import MessageRun
 from mombroker.broker.protocol import Flow, Settle
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.topic_feed import TopicFeed
@@ -95,6 +96,10 @@ class Deliveries:
                 outcomes[outcome] = [row]
             if not here:
                 outcomes.setdefault(UNDELIVERABLE_HERE, []).append(row)
+        elif type(row) is MessageRun:
+            consumer.credit += len(row.ids)
+            consumer.room += row.size
+            self.feed.hand_out()
         else:
             if not consumer.explicit:
                 consumer.credit += 1

@@ -155,8 +155,7 @@ class Handlers:
             return
         messages = self._messages(session, run)
         if not to:
-            for message in messages:
-                self.topics.publish(message, session.id)
+            self.topics.send_out(messages, session.id, self.policies.of(run.destination).announce == "everywhere")
         elif isinstance(to, str):
             for message in messages:
                 self.natives.post(session.id, to, message)

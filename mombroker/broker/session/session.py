@@ -13,8 +13,18 @@ from typing import Any, ClassVar, Protocol
 
 from mombroker.broker import commands, protocol
 from mombroker.broker.access.guard import Guard, needs
-from mombroker.broker.commands import COMMAND, SUBSCRIPTION, BrowseEnd, Command, Delivery, Receipt, Refused, Subscribe
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.commands import (
+    COMMAND,
+    SUBSCRIPTION,
+    BrowseEnd,
+    Command,
+    Delivery,
+    DeliveryRun,
+    Receipt,
+    Refused,
+    Subscribe,
+)
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
 from mombroker.broker.selectors import Matches, required
@@ -92,7 +102,9 @@ class Session(Native):
         self.number = 0  # of the last consumer, or ending
         self.consumers: dict[int, SessionConsumer] = {}
         self.subs: dict[str, SessionConsumer] = {}
-        self.feed = TopicFeed(self.tx, service.policies, self.topics, self.conn, self.deliver, self.alarm_at)
+        self.feed = TopicFeed(
+            self.tx, service.policies, self.topics, self.conn, self.deliver, self.deliver_run, self.alarm_at
+        )
         self.deliveries = Deliveries(self.consumers, self.feed, self.tell, self.touch)
         self.homes: dict[str, None] = {}
         self.endings: dict[int, tuple[str, str | None]] = {}
@@ -127,6 +139,7 @@ class Session(Native):
         """Take from topics, without anything that outlives the connection."""
         consumer = self._new_consumer(command)
         consumer.matches, consumer.requires = matches, required(command.selector)
+        consumer.feed = self.feed if matches is None else None
         consumer.epochs = self.topics.hold(consumer, command.destinations)
         if consumer.receipt is not None:
             receipt = consumer.receipt
@@ -280,6 +293,14 @@ class Session(Native):
         reply = _delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack, due))
         self.service.replies[self.conn].append(reply)
         self.tx.urgency = COMMIT
+
+    def deliver_run(self, consumer: SessionConsumer, run: MessageRun) -> None:
+        deliveries = self.deliveries
+        deliveries.tag = tag = deliveries.tag + len(run.ids)
+        consumer.unsettled[tag] = run
+        deliveries.tags[tag] = consumer
+        deliveries.autos.append(tag)
+        self.reply(DeliveryRun(consumer.sub, tag, run))
 
     def alarm(self) -> None:
         self.feed.alarm()

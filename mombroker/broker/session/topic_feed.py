@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.policies import Policies
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.topic.routing import Topics
@@ -15,6 +15,7 @@ from mombroker.core.transaction import Transaction
 PENDING_BYTES = 64 << 20  # of what a session does not take; then the oldest go
 Row = tuple[ClientMessage, str, int]  # what it takes to hand a message out again: itself, its id, its count
 Deliver = Callable[[SessionConsumer, ClientMessage, str, int, Row], None]
+DeliverRun = Callable[[SessionConsumer, MessageRun], None]
 
 
 class TopicFeed:
@@ -26,13 +27,13 @@ class TopicFeed:
     most_bytes   of these, at most
     held       nothing is handed out
     conn       number of the connection
-    deliver    hands a message to the client
+    deliver    hands a message to the client, and `deliver_run` a run that is settled by being written
     alarm      lets `alarm` be called at a time
     """
 
     __slots__ = (
         "tx", "policies", "conn", "pending", "alone", "later", "bytes", "dropped", "_complain_at", "_number",
-        "_deliver", "_alarm", "topics", "most_bytes", "held",
+        "_deliver", "_deliver_run", "_alarm", "topics", "most_bytes", "held",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +43,7 @@ class TopicFeed:
         topics: Topics,
         conn: int,
         deliver: Deliver,
+        deliver_run: DeliverRun,
         alarm: Callable[[int], None],
     ):
         self.tx, self.policies, self.topics, self.conn = tx, policies, topics, conn
@@ -52,7 +54,7 @@ class TopicFeed:
         self.dropped, self.held = 0, False
         self._complain_at = 1  # so many
         self._number = 0  # of what was delayed
-        self._deliver, self._alarm = deliver, alarm
+        self._deliver, self._deliver_run, self._alarm = deliver, deliver_run, alarm
 
     def take(self, consumer: SessionConsumer, message: ClientMessage, id: str) -> None:
         """A message has come."""
@@ -68,6 +70,17 @@ class TopicFeed:
             self.hand_out()
         if self.pending or self.later or self.alone:
             self._shorten(message.destination)
+
+    def take_run(self, consumer: SessionConsumer, run: MessageRun) -> None:
+        """Messages alike have come: they go in one piece where nothing waits, or would have to."""
+        count, waits = len(run.ids), self.held or self.pending or self.alone or self.later
+        if consumer.ack != "auto" or consumer.explicit or waits or consumer.credit < count or consumer.room <= run.size:
+            for message, id in zip(run.messages, run.ids, strict=True):
+                consumer.take(consumer, message, id)
+            return
+        consumer.credit -= count
+        consumer.room -= run.size
+        self._deliver_run(consumer, run)
 
     @property
     def count(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Publish, Seen, Table
 from mombroker.broker.selectors import lookup
@@ -261,7 +261,8 @@ class Topics:
         return None
 
     def send_out(self, messages: Sequence[ClientMessage], source: str, everywhere: bool) -> None:
-        """Messages of one topic."""
+        """Messages of one topic. A run of them is expanded in one piece, if it goes no further than this server, to all
+        who take whatever comes."""
         servers, _ = self._route(messages[0].destination)
         self.published += len(messages)
         epochs: dict[str, Epoch] = {name: self.latest[name] for name in servers}
@@ -270,9 +271,44 @@ class Topics:
         if not servers:
             self.unheard += len(messages)
             return
+        if len(messages) > 1 and servers == [self.tx.name] and not everywhere and self._send_run(messages, source):
+            return
         dests = tuple([f"{name}/_topics" for name in servers])
         for message in messages:
             self.natives.cast(source, dests, Publish(message, None, epochs) if everywhere else Publish(message, epochs))
+
+    def _send_run(self, messages: Sequence[ClientMessage], source: str) -> bool:
+        """What `cast` and `_publish` would do with each of them; False if that has to be asked of each."""
+        first = messages[0]
+        alike = first.alike
+        if alike is None or first.expires or first.due or any(message.alike is not alike for message in messages):
+            return False
+        takers = self._takers(first.destination)
+        if takers is None:
+            return False
+        sizes = [message.size for message in messages]
+        numbers = self.natives.sent_here(source, self.agent, Publish.wire, sizes)
+        if numbers is None:
+            return False
+        self.copies += len(messages)
+        if not takers:
+            self.unheard += len(messages)
+        ids = [message.message or f"{self.tx.name}#{number}" for message, number in zip(messages, numbers, strict=True)]
+        run = MessageRun(list(messages), ids, sum(len(message.body) for message in messages))
+        for taker in takers:
+            taker.copy_run(run)
+        return True
+
+    def _takers(self, topic: str) -> list[Subscriber] | None:
+        """Who takes whatever comes of a topic, if these are all, and no two of one connection: then it is the same for
+        each whether messages come to all in turn, or all messages to one after the other."""
+        known, takers = self.latest[self.tx.name], dict[Subscriber, None]()
+        for epoch in self._route(topic)[1]:
+            entry = self.entries.get(epoch)
+            if entry is not None:
+                takers.update((each, None) for each, since in entry.subscribers.all() if known >= since)
+        feeds = {each.feed for each in takers}
+        return None if None in feeds or len(feeds) < len(takers) or self.moving else list(takers)
 
     def _route(self, topic: str) -> tuple[list[str], list[Epoch]]:
         """The servers that have entries for a topic, and those of our own."""

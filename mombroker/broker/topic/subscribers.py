@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.selectors import NUMBERS, Lookup, Required, Value
 
 Epoch = int
@@ -13,8 +13,13 @@ Key = tuple[bool, Value]  # a value, and whether it is a number: True equals 1 f
 
 
 class Subscriber(Protocol):
-    """A plain subscription of a connection, or a durable or shared one. `epochs`: of the entries that it holds;
-    `requires`: see selectors.required."""
+    """A plain subscription of a connection, or a durable or shared one.
+
+    epochs     of the entries that it holds
+    requires   see selectors.required
+    feed       hands out what it takes, if it takes whatever comes: a run in one piece, in one order with what others of
+               that feed take
+    """
 
     @property
     def epochs(self) -> Sequence[Epoch]: ...
@@ -22,7 +27,10 @@ class Subscriber(Protocol):
     def dropped(self) -> int: ...
     @property
     def requires(self) -> Required: ...
+    @property
+    def feed(self) -> object | None: ...
     def copy(self, message: ClientMessage, id: str, /) -> None: ...
+    def copy_run(self, run: MessageRun, /) -> None: ...  # if it has a feed
 
 
 class Subscribers:
@@ -76,6 +84,9 @@ class Subscribers:
             del values[key]
             if not values:
                 del self._by[name]
+
+    def all(self) -> Iterable[tuple[Subscriber, Epoch]]:
+        return self._since.items()
 
     def fit(self, get: Lookup) -> Iterable[tuple[Subscriber, Epoch]]:
         """Those that a message with these values may be for, in order. Their selectors are still to be asked."""

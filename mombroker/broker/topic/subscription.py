@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgpack
 
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.protocol import Cancel, Consume, End, Ended, Gone, Last, Refuse, Settle, Spec, Started
 from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.departure import LINGERS, TURNS, Departure
@@ -200,6 +200,14 @@ class Subscription(Queue):
     @property
     def requires(self) -> Required:
         return required(self.spec.selector)
+
+    @property
+    def feed(self) -> None:
+        """It takes one by one."""
+        return None
+
+    def copy_run(self, run: MessageRun) -> None:
+        raise AssertionError("a run for one that takes one by one")
 
     def copy(self, message: ClientMessage, message_id: str) -> None:
         """A message of one of its topics."""

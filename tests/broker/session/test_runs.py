@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.broker.commands import Delivery, Receipt, Receipts, Send, SendRun, Subscribe, Sync
+from mombroker.broker.commands import Delivery, DeliveryRun, Receipt, Receipts, Send, SendRun, Subscribe, Sync
 from mombroker.broker.properties import pack
+from mombroker.broker.queue.consumer import PREFETCH_BYTES
+from mombroker.broker.session.consumer import PREFETCH
 from mombroker.core.limits import Limits
 from tests.broker.bench import THREE, Broker
 from tests.core.bus import SECOND
@@ -32,13 +35,20 @@ POLICIES = st.sampled_from(
         {"max_messages": 12, "max_bytes": 300, "overflow": "block", "block_seconds": 5},
     ]
 )
+# Of the topic: by which connection, selecting what, so many at a time, and of a durable subscription.
+TAKERS = st.lists(
+    st.tuples(
+        st.integers(0, 4), st.sampled_from(["", "", "k = 'v'"]), st.sampled_from([0, 0, 2, 5]), st.booleans(),
+        st.sampled_from([False, False, True]),
+    ), max_size=5,
+)  # fmt: skip
 STEPS = st.lists(
     st.tuples(MODELS, st.lists(st.integers(0, 30), min_size=1, max_size=9)) | st.sampled_from(["ack", "later", "sync"]),
     min_size=1, max_size=5,
 )  # fmt: skip
 
 
-def play(steps, policy, consumes, together, limits):
+def play(steps, policy, consumes, takers, together, limits):
     """What servers have stored and said, after these steps."""
     b = Broker(THREE, limits)
     b.connect("c").send("queue:far", "first")
@@ -46,6 +56,10 @@ def play(steps, policy, consumes, together, limits):
         b.ask("a", "set_policy", match="queue:*", values=policy)
     if consumes:
         taker = b.connect("a").subscribe("s", Q, ack="individual", prefetch=3).subscribe("t", "topic:t")
+    readers = [b.connect("a", f"id{at}", writes=at < 3) for at in range(5)]
+    for at, (reader, selector, prefetch, wildcard, durable) in enumerate(takers):
+        topic, name = "topic:>" if wildcard else "topic:t", f"d{at}" if durable else ""
+        readers[reader].subscribe(f"s{at}", topic, selector=selector, prefetch=prefetch, durable=name)
     sender = b.connect("a").send(Q, "first")
     for number, step in enumerate(steps):
         if step == "ack" and consumes and taker.got:
@@ -53,6 +67,8 @@ def play(steps, policy, consumes, together, limits):
             taker.told.clear()
         elif step == "later":
             b.later(2)
+            for reader in readers:
+                reader.wrote()
         elif step == "sync":
             sender.do(Sync(f"s{number}"))
         elif isinstance(step, tuple):
@@ -70,10 +86,10 @@ def play(steps, policy, consumes, together, limits):
     return disks, told, {name: b.records(name) for name in b.stores}
 
 
-@given(STEPS, POLICIES, st.booleans(), st.sampled_from([None, Limits(batch_bytes=90), Limits(max_message=25)]))
+@given(STEPS, POLICIES, st.booleans(), TAKERS, st.sampled_from([None, Limits(batch_bytes=90), Limits(max_message=25)]))
 @settings(max_examples=60, deadline=None)
-def test_a_run_and_its_messages_one_by_one_leave_the_same(steps, policy, consumes, limits):
-    one, other = (play(steps, policy, consumes, together, limits) for together in (True, False))
+def test_a_run_and_its_messages_one_by_one_leave_the_same(steps, policy, consumes, takers, limits):
+    one, other = (play(steps, policy, consumes, takers, together, limits) for together in (True, False))
     assert one[1] == other[1]
     assert one[2] == other[2]
     assert one[0] == other[0]
@@ -102,3 +118,44 @@ def test_a_run_goes_in_one_piece_where_nothing_is_in_its_way():
     assert isinstance(b.clients[sender.conn].told[0], Receipts)
     sender.do(Subscribe("s", (Q,)), SendRun(Send("queue:new", b"", shown=Q), [b"4"], ["r4"]))
     assert sender.told[-1] == Receipt("r4")
+
+
+def fan_out(b, *subscriptions):
+    """Who has subscribed by a connection each, and the runs that each was given of three messages that came as one."""
+    takers = [b.connect().subscribe("s", "topic:t", **more) for more in subscriptions]
+    given, release = {taker.conn: [] for taker in takers}, b.release
+
+    def seen(name, ready):
+        for conn, replies in ready.clients:
+            given.setdefault(conn, []).extend(reply for reply in replies if isinstance(reply, DeliveryRun))
+        release(name, ready)
+
+    b.release = seen
+    b.connect().do(SendRun(Send("topic:t", b"", shown="/t"), [b"1", b"2", b"3"], ["r1", "r2", "r3"]))
+    assert all(taker.texts == ["1", "2", "3"] for taker in takers)
+    return takers, [given[taker.conn] for taker in takers]
+
+
+def test_all_who_take_a_topic_are_given_the_same_run():
+    b = Broker()
+    takers, given = fan_out(b, {}, {}, {})
+    assert len({id(run.run) for (run,) in given}) == 1
+    assert [taker.got for taker in takers[1:]] == [takers[0].got] * 2 and takers[0].got[-1].tag == 3
+    consumer = b.servers["a"].clients.sessions[takers[0].conn].subs["s"]
+    assert (consumer.credit, consumer.room, consumer.unsettled) == (PREFETCH, PREFETCH_BYTES, {})
+
+
+@pytest.mark.parametrize("more", [{"selector": "x IS NULL"}, {"ack": "individual"}, {"durable": "d", "shared": True}])
+def test_a_run_is_taken_apart_for_one_that_looks_at_each(more):
+    _, given = fan_out(Broker(), more)
+    assert given == [[]]
+
+
+def test_what_waits_for_credit_is_not_passed_by_a_run():
+    b = Broker()
+    taker = b.connect(writes=False).subscribe("s", "topic:t", prefetch=4)
+    for bodies in ([b"1", b"2", b"3"], [b"4", b"5"], [b"6", b"7"]):
+        b.connect().do(SendRun(Send("topic:t", b"", shown="/t"), bodies, ["r"] * len(bodies)))
+    assert taker.texts == ["1", "2", "3", "4"]
+    taker.wrote()
+    assert taker.texts == ["1", "2", "3", "4", "5", "6", "7"]
