@@ -176,7 +176,7 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
 
         if case.kind != "backlog":
             takers = consumers()
-        cpu, disk = cpu_of(target.pids), written_by(target.pids)
+        cpu, first, disk = cpu_of(target.pids), cpu_of(target.pids[:1]), written_by(target.pids)
         own, start = time.process_time(), time.perf_counter()
         for producer in producers:
             producer.start(each)
@@ -191,12 +191,13 @@ def run(target: Target, case: Case, count: int) -> dict[str, float]:
         for taker in takers:
             taker.leave()
         spent, own = cpu_of(target.pids) - cpu, time.process_time() - own
-        disk = written_by(target.pids) - disk
+        first, disk = cpu_of(target.pids[:1]) - first, written_by(target.pids) - disk
         if got > wanted:
             raise MomError(f"{got - wanted} messages too many from {target.name}: its queues were not empty")
     waits = sorted(wait for producer in producers for wait in producer.waits)
     return {
         "rate": wanted / took, "fill_rate": total / filled if filled else 0.0, "broker_us": spent / wanted * 1e6,
+        "first_us": first / wanted * 1e6,
         "client_us": own / wanted * 1e6, "p50_ms": weighted(waits, 0.5) * 1e3, "p99_ms": weighted(waits, 0.99) * 1e3,
         "p999_ms": weighted(waits, 0.999) * 1e3, "disk_bytes": disk / wanted,
     }  # fmt: skip
@@ -252,7 +253,8 @@ def _family(pids: Iterable[int]) -> dict[int, int]:
 
 
 def row(looks: Rounds, target: Target, case: Case, count: int, first: Target) -> Row:
-    """rate_x and broker_x are medians of the rounds' ratios to the first broker, where that has such a case."""
+    """rate_x, broker_x and first_x are medians of the rounds' ratios to the first broker, where that has such a case;
+    first_us is the CPU time of a broker's first process alone."""
     name, beside = f"{target.name} {case}", looks.samples.get(f"{first.name} {case}")
 
     def ratio(key: str) -> float | None:
@@ -270,6 +272,7 @@ def row(looks: Rounds, target: Target, case: Case, count: int, first: Target) ->
         "fill_rate": round(of["fill_rate"]) or None, "broker_us": spent and round(spent, 1),
         "broker_us_min": spent and round(looks.best(name, "broker_us"), 1),
         "broker_x": spent and ratio("broker_us"), "broker_c": spent and round(spent / looks.c_us(name)),
+        "first_us": spent and round(of["first_us"], 1), "first_x": spent and ratio("first_us"),
         "client_us": round(of["client_us"], 2), "p50_ms": round(of["p50_ms"], 2), "p99_ms": round(of["p99_ms"], 2),
         "p999_ms": round(of["p999_ms"], 2), "p50_f": round(of["p50_ms"] / looks.f_ms(name), 1),
         "disk_bytes": round(of["disk_bytes"]) if target.pids else None,

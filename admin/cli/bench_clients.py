@@ -12,6 +12,7 @@ BRIEF_PEERS = (
     "broker,kind,window,bytes,producers,consumers,f_ms,c_us,rate,rate_x,broker_us,broker_c,broker_x,disk_bytes,p50_ms,"
     "p99_ms"
 )
+BRIEF_REPLICAS = "broker,window,bytes,f_ms,c_us,rate,rate_x,broker_us,broker_c,broker_x,first_us,first_x,p50_ms,p99_ms"
 BRIEF_STOMP = "broker,kind,window,bytes,f_ms,c_us,rate,fill_rate,broker_us,broker_c,client_us,disk_bytes,p50_ms,p99_ms"
 
 
@@ -238,8 +239,9 @@ def replicas(
 ) -> None:
     """What replicas cost: a server with three beside a plain one, and with a standby that is ill.
 
-    All run on this machine. broker_us is the CPU time of all three replicas together for a message, p50_ms and p99_ms
-    are from a SEND to its RECEIPT, with --window of them outstanding; one durable queue, one producer, one consumer.
+    All run on this machine. broker_us is the CPU time of all three replicas together for a message, first_us that of
+    the leader, first_x its ratio to that of the first state, in the median round. p50_ms and p99_ms are from a SEND to
+    its RECEIPT, with --window of them outstanding; one durable queue, one producer, one consumer.
 
     \b
     Example:
@@ -255,7 +257,7 @@ def replicas(
     cases = [stomp.Case(window=window, size=size) for window in windows]
     with Bar("rounds") as bar:
         rows = replicas.measure(states, others, cases, messages, rounds, folder, bar.at)
-    show(rows, output, columns, BRIEF_STOMP)
+    show(rows, output, columns, BRIEF_REPLICAS)
 
 
 @click.command()

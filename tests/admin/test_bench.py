@@ -313,7 +313,9 @@ def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_p
         (state, window) for window in (1, 512) for state in ("whole", "stopped", "full")
     ]
     assert all(row["rate"] > 10 for row in rows)
-    assert all(row["broker_us"] > 0 for row in rows if row["window"] == 1)  # the others may end within a tick, 10 ms
+    by_ones = [row for row in rows if row["window"] == 1]  # the others may end within a tick, 10 ms
+    assert all(row["broker_us"] > row["first_us"] > 0 for row in by_ones), "the leader is one of several"
+    assert by_ones[0]["first_x"] == 1 and by_ones[1]["first_x"] > 0, "beside the first state"
 
 
 def test_a_replica_is_replaced_while_messages_go_on(tmp_path):
