@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
+from mombroker.core.groups.home import MOST_WISHES
 from tests.fakes_groups import broken
 
 
@@ -192,6 +195,27 @@ def test_who_changes_its_mind_more_than_once_is_in_each_view_that_follows():
         ["a/x"], ["a/x", "b/y"], ["b/y"], ["b/y", "a/x"], ["b/y"]
     ]  # fmt: skip
     assert bus.state("z")["views"][-1][1] == ["b/y", "c/z"]
+    bus.check()
+
+
+@pytest.mark.parametrize("last", ["join", "leave"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_who_goes_to_and_fro_while_a_view_waits_does_not_make_a_view_of_each(inside, last):
+    bus = Bus({"a/x": Member, "b/y": Member, "c/z": Member})
+    for each in "xyz" if inside else "xy":
+        told(bus, each, "join")
+    bus.kill("b", down=float("inf"))
+    bus.send("x", Do("leave"), server="a")
+    bus.advance(1)
+    for _ in range(20):
+        bus.send("z", Do("leave leave join join " * 10 + last), server="c")
+        bus.advance(0.1)
+    assert 10 < len(bus.ask("group", group="ledger", server="a")["wishes"]) <= MOST_WISHES
+    bus.start("b")
+    bus.settle()
+    assert bus.state("y")["views"][-1][1] == (["b/y", "c/z"] if last == "join" else ["b/y"])
+    told(bus, "z", "leave" if last == "join" else "join")
+    assert bus.state("y")["views"][-1][1] == (["b/y"] if last == "join" else ["b/y", "c/z"])
     bus.check()
 
 

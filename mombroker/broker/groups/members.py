@@ -185,11 +185,12 @@ class Members(Native):
             self._end(mine)
             wish, mine = mine.wish, self.new(note.group, message.source, agent)
             mine.wish = wish
-        if mine is None and agent in note.members:  # it has changed its mind more than once, or is cut off
-            there = self.tx.written("agents", agent) is not None
-            if agent in note.joined and there:
+        if mine is None and agent in note.members:  # it has changed its mind more than once, is cut off, or is no more
+            joins = agent in note.joined and self.tx.written("agents", agent) is not None
+            if joins:
                 self.new(note.group, message.source, agent)
-            self.say(agent, (message.source,), Leave(gone=not (agent in note.joined and there)))
+            if not joins or home_of(message.source) not in self.tx.topology.servers:
+                self.say(agent, (message.source,), Leave(gone=not joins))
         return self._offer(message, agent, note.group)
 
     def _offer(self, message: Message, agent: str, group: str) -> bool:

@@ -10,6 +10,7 @@ from mombroker.core.groups.view import View
 
 JOIN, LEAVE = "join", "leave"
 STABLE_EVERY = 64  # casts
+MOST_WISHES = 16  # of an agent
 
 
 @dataclass(slots=True)
@@ -81,8 +82,15 @@ class Home:
     # -- what members want -------------------------------------------------------------------------------------------
 
     def wish(self, what: str, agent: str, needs: bool = False) -> None:
-        """An agent is to join or leave. Who is what it wishes to be stays that."""
-        self.wishes.append((what, agent, needs))
+        """An agent is to join or leave. Who is what it wishes to be stays that; one that goes to and fro while a view
+        is made is in no more than so many of those that follow."""
+        mine = [at for at, (_, other, _) in enumerate(self.wishes) if other == agent]
+        if mine and self.wishes[mine[-1]][0] == what:
+            self.wishes[mine[-1]] = what, agent, needs
+        elif len(mine) < MOST_WISHES:
+            self.wishes.append((what, agent, needs))
+        else:  # it is back where it was before the last one
+            del self.wishes[mine[-1]]
         self._begin()
 
     def close(self) -> None:
