@@ -16,7 +16,7 @@ from mombroker import ordering
 from mombroker.admin.topology import canonical, costs, drift, words
 from mombroker.admin.topology.candidates import BUS, CURRENT, FLAT, PROPOSED, Candidates, candidates
 from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
-from mombroker.admin.topology.front import AXES, GAIN, Option, dominates, front, gains
+from mombroker.admin.topology.front import AXES, GAIN, Option, dominates, front, gains, simplest
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology, listed
 from mombroker.core.words import many
@@ -144,9 +144,11 @@ def advise(
     pool = candidates(same.topology, same.load, backends, most, packet)
     current = pool.shown[CURRENT]
     chosen = _chosen(pool, packet)
+    if chosen:
+        chosen = simplest(chosen, pool.allowed, current)
     best = chosen or min(pool.allowed, key=lambda each: each.cost.price(packet))
     gain = 1 - best.cost.price(packet) / current.cost.price(packet)
-    edge = front(pool.allowed, packet, current.cost)
+    edge = front(pool.allowed + pool.free, packet, current)
     if chosen and not any(each is chosen for each in edge):
         edge = _in_place(edge, chosen)
     proposed = chosen or current
@@ -167,7 +169,7 @@ def advise(
         advice.changes = words.changes(topology, options[PROPOSED].topology)
         verb = "has" if len(large) == 1 else "have"
         advice.forced = f"{listed(large)} {verb} more than {most} servers" if large and gain < GAIN else ""
-        if not _regards(chosen) and _regrouped(current, chosen):
+        if gain >= GAIN and not _regards(chosen) and _regrouped(current, chosen):
             remarks.insert(0, "which servers are together matters little for this traffic; how many are, does")
     else:
         named = topology.domains.items()

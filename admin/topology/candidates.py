@@ -13,6 +13,7 @@ from mombroker.core import layouts
 from mombroker.core.topology import Domain, Topology
 
 SPREAD = (1.0, 4.0, 16.0, 0.25, 1 / 16)  # what a packet weighs in a search, times what it does
+FREE = (0.25, 1 / 16)  # for these it is made again, however much a router passes on
 CANDIDATES = 3  # splits of each search that are judged by their traffic
 CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
 
@@ -21,6 +22,7 @@ CURRENT, FLAT, BUS, PROPOSED = "current", "flat", "bus", "proposed"
 class Candidates:
     shown: dict[str, Option]  # CURRENT, FLAT and BUS, as they are
     allowed: list[Option]  # all that may be proposed
+    free: list[Option]  # may be picked, but not proposed: in these a router passes on as much as it likes
     tuned: Option | None  # the current domains under the back ends that cost least there, if they are allowed
     fit: float  # of the cheapest split that was found, against the same domains with servers dealt at random
 
@@ -43,9 +45,9 @@ def candidates(topology: Topology, load: Load, backends: Sequence[str], most: in
             other = Option(*costs.choose(each.topology, load, backends, packet * weight))
             allowed.append(other)
             tuned = other if name == CURRENT else tuned
-    found = _found(topology, load, backends, most if most < len(servers) else 0, packet)
+    found, free = _found(topology, load, backends, most if most < len(servers) else 0, packet)
     fit = min(found, key=lambda each: each.cost.price(packet)).fit or 0.0
-    return Candidates(shown, allowed + found, tuned, fit)
+    return Candidates(shown, allowed + found, free, tuned, fit)
 
 
 def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load) -> Option:
@@ -53,13 +55,19 @@ def _option(topology: Topology, domains: Mapping[str, Sequence[str]], load: Load
     return Option(made, costs.predict(made, load))
 
 
-def _found(topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float) -> list[Option]:
-    copies, found = costs.matrix(load.flows), list[Option]()
-    begin = [[domain.members for domain in topology.domains.values()]]
+def _found(
+    topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float
+) -> tuple[list[Option], list[Option]]:
+    """Of all searches but those in FREE; of those."""
+    copies, begin = costs.matrix(load.flows), [[domain.members for domain in topology.domains.values()]]
+    begin[0] = [members for members in begin[0] if len(members) > 1]
     judged = set[tuple[frozenset[frozenset[int]], float]]()
-    for weight in SPREAD:
+    found, free = list[Option](), list[Option]()
+    bounded, open_ = split.Bounds(largest), split.Bounds(largest, share=1.0)
+    searches = [(each, bounded, found) for each in SPREAD] + [(each, open_, free) for each in FREE]
+    for weight, bounds, options in searches:
         by_size = costs.BySize(backends, packet * weight)
-        search = split.Search(list(topology.servers), copies, by_size, split.Bounds(largest), begin)
+        search = split.Search(list(topology.servers), copies, by_size, bounds, begin, load.flows)
         best = search.best()[:CANDIDATES]
         begin += [search.named(best[0])]  # the next search may better it
         for domains in best:
@@ -69,5 +77,5 @@ def _found(topology: Topology, load: Load, backends: Sequence[str], largest: int
             named = ((f"d{at:05}", members) for at, members in enumerate(sorted(search.named(domains))))
             plain = {name: Domain(name, members) for name, members in named}
             made = replace(topology, domains=plain, checked=True)
-            found.append(Option(*costs.choose(made, load, backends, packet * weight), fit=search.fit(domains)))
-    return found
+            options.append(Option(*costs.choose(made, load, backends, packet * weight), fit=search.fit(domains)))
+    return found, free

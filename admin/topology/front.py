@@ -69,19 +69,34 @@ def dominates(new: Cost, old: Cost, alike: float = ALIKE) -> bool:
     return bool(gains(old, new)) and all(share <= alike for share in changed(old, new).values())
 
 
-def front(options: Iterable[Option], packet: float, current: Cost) -> list[Option]:
+def front(options: Iterable[Option], packet: float, current: Option) -> list[Option]:
     """Of these options those of which none is worse than another one in all: the cheapest whatever a packet weighs, the
     best on each axis, and what is better than the current one in all. From few control bytes to few packets."""
     pool = list(options)
     best = [min(pool, key=lambda each: each.cost.price(packet * weight)) for weight in WEIGHTS]
     best += [min(pool, key=lambda each: (of(each.cost), each.cost.price(packet))) for of in AXES.values()]
-    better = [each for each in pool if dominates(each.cost, current)]
+    better = [each for each in pool if dominates(each.cost, current.cost)]
     best += sorted(better, key=lambda each: each.cost.price(packet))[:1]
     found: list[Option] = []
-    for each in sorted({id(one): one for one in best}.values(), key=lambda one: one.cost.price(packet)):
+    for option in sorted({id(one): one for one in best}.values(), key=lambda one: one.cost.price(packet)):
+        each = simplest(option, pool, current)
         if not any(_no_worse(other.cost, each.cost) for other in found):
             found.append(each)
     return sorted(found, key=lambda each: tuple(of(each.cost) for of in AXES.values()))
+
+
+def simplest(option: Option, pool: Iterable[Option], current: Option) -> Option:
+    """This one, or what costs as little and changes fewer domains, or has fewer."""
+    old = _domains(current)
+
+    def effort(each: Option) -> tuple[int, int]:
+        return len(_domains(each) - old), len(each.topology.domains)
+
+    return min((option, *(each for each in pool if _no_worse(each.cost, option.cost))), key=effort)
+
+
+def _domains(option: Option) -> set[tuple[frozenset[str], str]]:
+    return {(frozenset(each.members), each.backend) for each in option.topology.domains.values()}
 
 
 def _no_worse(one: Cost, other: Cost) -> bool:

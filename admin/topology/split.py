@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from mombroker.admin.topology.costs import Flows
 from mombroker.core.errors import MomError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ STARTS = 3  # splits that are bettered
 MOVES = 4000  # splits that are looked at from each, at most
 NEAR = 3  # servers or domains that a move looks at
 DEALS = 8  # that a split is held against
+SEVERAL = 200  # sets of servers that messages go to, the most frequent ones, are looked at as sets
+PLAIN = 0.0005  # of the price, that one more domain has to save
 BACKBONE = 6  # domains joined by one, at most, before domains of these are made
 
 
@@ -37,7 +40,8 @@ class Bounds:
 
 
 class Search:
-    """`copies[a, b]` are the messages from one server to another."""
+    """`copies[a, b]` are the messages from one server to another; those of them that are for several servers may be
+    told, too, by (from, to): a router that many of these lie behind gets such a message once."""
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class Search:
         cost: Callable[[int], float],
         bounds: Bounds,
         begin: Sequence[Iterable[Collection[str]]] = (),
+        flows: Flows | None = None,
     ):
         """`begin`: splits to better, beside those that the search begins with."""
         try:
@@ -60,6 +65,15 @@ class Search:
         self.w = np.zeros((self.size, self.size))
         for (a, b), count in copies.items():
             self.w[index[a], index[b]] += count
+        self.single = self.w.copy()  # without those of `several`
+        several = [each for each in (flows or {}).items() if len(each[0][1]) > 1]
+        several = sorted(several, key=lambda each: (-each[1], each[0]))[:SEVERAL]
+        self.weights, self.origins = np.array([count for _, count in several]), np.zeros(len(several), dtype=int)
+        self.several = np.zeros((len(several), self.size), dtype=int)
+        for at, ((origin, to), count) in enumerate(several):
+            self.origins[at] = index[origin]
+            self.several[at, [index[name] for name in to]] = 1
+            self.single[index[origin]] -= count * self.several[at]
         self.both = self.w + self.w.T
         self.total = float(self.w.sum()) or 1.0
         self.begin = [tuple(frozenset(index[server] for server in domain) for domain in split) for split in begin]
@@ -72,23 +86,26 @@ class Search:
         The servers are put in an order in which all that hangs on a server, or on a domain, is a run: then what a run
         keeps to itself is read off the sums of a table.
         """
-        np, at = self.np, self._members_of(domains)
+        at = self._members_of(domains)
         order, size, above = self._walk(domains, at)
         place = {server: number for number, server in enumerate(order)}
-        sums = np.zeros((self.size + 1, self.size + 1))
-        sums[1:, 1:] = self.w[np.ix_(order, order)].cumsum(0).cumsum(1)
+        single = self._sums(self.single, order)
+        sums = self._sums(self.w, order) if len(self.several) and bounded else single
         below: list[tuple[int, int]] = []  # the runs of the servers that a domain brings in,
         brings: list[tuple[int, int]] = []  # and of all that it does
         for number, domain in enumerate(domains):
             runs = [(place[s], place[s] + size[s]) for s in domain if s != above[number]]
             below += runs
             brings.append((min(a for a, _ in runs), max(b for _, b in runs)))
-        inside, (own, outside) = self._kept(sums, below)[0], self._kept(sums, brings)
-        price, first = 0.0, 0
+        inside, outside = self._kept(single, below)[0], self._kept(single, brings)[1]
+        came, left = self._crossed(order, below, brings)
+        price, first, total = 0.0, 0, single[-1, -1]
         for number, domain in enumerate(domains):
             end = first + len(domain) - 1
-            price += self.cost(len(domain)) * (self.total - inside[first:end].sum() - outside[number])
+            crossing = total - inside[first:end].sum() - outside[number] + came[first:end].sum() + left[number]
+            price += self.cost(len(domain)) * crossing
             first = end
+        own = self._kept(sums, brings)[0]
         for router, mine in at.items() if bounded else ():
             if len(mine) > 1:
                 passed = self.total - self.both[router].sum()
@@ -119,12 +136,33 @@ class Search:
             size[parent[server]] += size[server]
         return order, size, above
 
+    def _sums(self, w: np.ndarray, order: list[int]) -> np.ndarray:
+        sums = self.np.zeros((self.size + 1, self.size + 1))
+        sums[1:, 1:] = w[self.np.ix_(order, order)].cumsum(0).cumsum(1)
+        return sums
+
     def _kept(self, sums: np.ndarray, runs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """The copies between servers of a run, and between those that are not in it."""
         a, b = self.np.array(runs).T
         own = sums[b, b] - sums[a, b] - sums[b, a] + sums[a, a]
         leaving, coming = sums[b, -1] - sums[a, -1], sums[-1, b] - sums[-1, a]
-        return own, self.total - leaving - coming + own
+        return own, sums[-1, -1] - leaving - coming + own
+
+    def _crossed(
+        self, order: list[int], below: list[tuple[int, int]], brings: list[tuple[int, int]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of messages for several servers: how many come into each run of `below`, and leave each one of `brings`."""
+        np = self.np
+        if not len(self.several):
+            return np.zeros(len(below)), np.zeros(len(brings))
+        counts = np.zeros((len(self.several), self.size + 1), dtype=int)
+        counts[:, 1:] = self.several[:, order].cumsum(1)
+        at = np.argsort(order)[self.origins][:, None]
+        a, b = np.array(below).T
+        came = (counts[:, b] > counts[:, a]) & ((at < a) | (at >= b))
+        a, b = np.array(brings).T
+        left = (counts[:, -1:] > counts[:, b] - counts[:, a]) & (at >= a) & (at < b)
+        return self.weights @ came, self.weights @ left
 
     def _beyond(self, sums: np.ndarray, place: int, size: int) -> float:
         return float(self._kept(sums, [(place, place + size)])[1][0])
@@ -158,6 +196,7 @@ class Search:
 
     def _starts(self) -> Iterator[Domains]:
         yield from self.begin
+        yield self._pairs()
         graph = self._graph(range(self.size))
         seen = set[frozenset[frozenset[int]]]()
         for resolution in RESOLUTIONS:
@@ -177,6 +216,13 @@ class Search:
                 if a < b and self.both[a, b]:
                     graph.add_edge(a, b, weight=self.both[a, b])
         return graph
+
+    def _pairs(self) -> Domains:
+        """Servers two by two along the heaviest ways; those that have none hang on the busiest one."""
+        graph, hub = self._graph(range(self.size)), int(self.both.sum(0).argmax())
+        others = (server for server in range(self.size) if server != hub and not graph.has_edge(hub, server))
+        graph.add_weighted_edges_from((hub, server, 0.0) for server in others)
+        return tuple(frozenset(edge) for edge in self.nx.maximum_spanning_tree(graph).edges)
 
     def _bounded(self, group: frozenset[int]) -> list[frozenset[int]]:
         """Room is left for a router of another domain."""
@@ -249,8 +295,8 @@ class Search:
 
     def best(self) -> list[Domains]:
         """The best splits that were found, the best first."""
-        begun = sorted((self.price(each), number, each) for number, each in enumerate(self.starts()))
-        found = {each: price for price, each in (self._climb(each, price) for price, _, each in begun[:STARTS])}
+        begun = sorted((self._effort(each), number, each) for number, each in enumerate(self.starts()))
+        found = {each: price for price, each in (self._climb(each) for _, _, each in begun[:STARTS])}
         return sorted(found, key=lambda each: found[each])
 
     def fit(self, domains: Domains) -> float:
@@ -266,8 +312,8 @@ class Search:
     def named(self, domains: Domains) -> list[tuple[str, ...]]:
         return [tuple(self.servers[server] for server in sorted(domain)) for domain in domains]
 
-    def _climb(self, domains: Domains, price: float) -> tuple[float, Domains]:
-        looked, better = 0, True
+    def _climb(self, domains: Domains) -> tuple[float, Domains]:
+        looked, better, price = 0, True, self._effort(domains)
         while better and looked < MOVES:
             better = False
             for move in (self._moved, self._rerouted, self._reattached, self._merged, self._halved):
@@ -276,10 +322,13 @@ class Search:
                     again = False
                     for other in move(domains):
                         looked += 1
-                        if self._allowed(other) and (cost := self.price(other)) < price * (1 - 1e-6):
+                        if self._allowed(other) and (cost := self._effort(other)) < price * (1 - 1e-6):
                             domains, price, better, again = other, cost, True, True
                             break
         return price, domains
+
+    def _effort(self, domains: Domains) -> float:
+        return self.price(domains) * (1 + PLAIN * len(domains))
 
     def _allowed(self, domains: Domains) -> bool:
         sizes = [len(domain) for domain in domains]

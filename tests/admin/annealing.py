@@ -1,4 +1,5 @@
-"""A judge of advice that shares none of its search: simulated annealing over forests of domains, work counted.
+"""A judge of advice that shares none of its search: simulated annealing over forests of domains, for so many
+steps or CPU seconds.
 
 It begins at one domain for all, at a star of pairs, and at random; its steps are random, too. What it finds is judged
 by the model; from the best on there are steps that the model judges each.
@@ -7,6 +8,7 @@ by the model; from the best on there are steps that the model judges each.
 from dataclasses import replace
 from math import exp
 from random import Random
+from time import process_time
 
 from mombroker.admin.topology import costs, split
 from mombroker.core.topology import Domain
@@ -14,10 +16,12 @@ from mombroker.core.topology import Domain
 WEIGHTS = (20.0, 200.0, 2000.0)  # of a packet
 HOT, COLD = 0.1, 0.0005  # of the price: steps that are worse by so much are often taken at the begin, and at the end
 KEPT = 4
+REFINED = 0.4  # of the CPU seconds, if these are given: in which the model judges each step
 
 
-def anneal(topology, load, packet, steps, refined, seed=0, share=1 / 3):
-    """The best topologies that it finds where a packet weighs so much: [(topology, cost)], the best first."""
+def anneal(topology, load, packet, steps=0, refined=0, seed=0, share=1 / 3, seconds=0.0):
+    """The best topologies that it finds where a packet weighs so much: [(topology, cost)], the best first. Either
+    `steps` and `refined`, which the model judges, or CPU `seconds` are given."""
     servers = list(topology.servers)
     by_size = costs.BySize(costs.DIRECT, packet)
     search = split.Search(servers, costs.matrix(load.flows), by_size, split.Bounds(0, share))
@@ -32,11 +36,11 @@ def anneal(topology, load, packet, steps, refined, seed=0, share=1 / 3):
         price = search.price(domains)
         found[_key(domains)] = price, domains
         scale = price
-        for step in range(steps // len(begins)):
+        for done in _until(steps // len(begins), seconds * (1 - REFINED) / len(begins)):
             other = _step(rng, domains, len(servers))
             if other is None:
                 continue
-            heat = scale * HOT * (COLD / HOT) ** (step * len(begins) / steps)
+            heat = scale * HOT * (COLD / HOT) ** done
             cost = search.price(other)
             if cost < price or rng.random() < exp((price - cost) / heat):
                 domains, price = other, cost
@@ -46,11 +50,24 @@ def anneal(topology, load, packet, steps, refined, seed=0, share=1 / 3):
                     found = dict(sorted(found.items(), key=lambda each: each[1][0])[:100])
     best = [domains for _, domains in sorted(found.values(), key=lambda each: each[0])[:KEPT]]
     judged = sorted((_judge(topology, load, packet, search, each) for each in best), key=lambda each: each[0])
-    for _ in range(refined):
+    seen = {_key(each) for each in best}
+    for _ in _until(refined, seconds * REFINED):
         other = _step(rng, judged[0][1], len(servers))
-        if other is not None and search.price(other) < 1.3 * search.price(judged[0][1]):
-            judged = sorted([*judged, _judge(topology, load, packet, search, other)], key=lambda each: each[0])[:KEPT]
+        if other is None or search.price(other) >= 1.3 * search.price(judged[0][1]) or _key(other) in seen:
+            continue
+        seen.add(_key(other))
+        judged = sorted([*judged, _judge(topology, load, packet, search, other)], key=lambda each: each[0])[:KEPT]
     return [(made, cost) for _, _, made, cost in judged]
+
+
+def _until(steps, seconds):
+    """So many steps, or so many seconds of CPU: which share of them is done."""
+    if not seconds:
+        yield from (step / steps for step in range(steps))
+        return
+    begin = process_time()
+    while (done := (process_time() - begin) / seconds) < 1:
+        yield done
 
 
 def _judge(topology, load, packet, search, domains):

@@ -10,6 +10,7 @@ from mombroker.core import layouts
 from mombroker.core.changes import Kind, compare
 from mombroker.core.errors import MomError
 from mombroker.core.topology import RoutingTable
+from mombroker.lab.bus import onward
 from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import communities, uniform
 from mombroker.lab.replay import Delays, replay
@@ -74,6 +75,21 @@ def test_the_price_of_a_split_is_that_of_its_routes(seed):
     over = sum(max(count / total - 0.2, 0) * 10 * total * 6.4 for count in passed.values())
     assert search.price(tuple(domains)) == pytest.approx((price + over) / total)
     assert search.price(tuple(domains), bounded=False) == pytest.approx(price / total)
+    flows = {
+        (a, tuple(sorted(rng.sample([each for each in names if each != a], rng.randint(1, 4))))): 2.0 for a in names
+    }
+    search = split.Search(names, costs.matrix(flows), lambda size: 1.7 * size + 3, split.Bounds(0, 1.0), (), flows)
+    price = sum(2 * (1.7 * len(bus.domains[each].members) + 3) for flow in flows for each in packets(bus, *flow))
+    assert search.price(tuple(domains)) == pytest.approx(price / sum(costs.matrix(flows).values()))
+
+
+def packets(bus, me, dests, came=""):
+    """The domains of all packets that a message makes: one for each server that some of its ways lead to."""
+    for into, peers in onward(RoutingTable(bus, me), me, dests, came).items():
+        for peer, beyond in peers.items():
+            yield into
+            if beyond != [peer]:
+                yield from packets(bus, peer, tuple(beyond), into)
 
 
 def test_hidden_communities_are_found():
@@ -167,9 +183,9 @@ def test_a_domain_that_no_back_end_allowed_can_order_is_held_against_what_it_cos
 
 
 def test_what_would_have_fewer_control_bytes_than_the_proposal_is_told():
-    """The bus has fewer for this one message, but under matrix, and only ks and fifo are allowed."""
+    """The bus has fewer for this one message, but under matrix, and only ks is allowed."""
     send = uniform(9, 1).sends(1)[0]._replace(origin="s5", dests=("s3", "s4", "s6", "s7"))
-    found = advise.advise(uniform(9, 1).flat(), load_of([send]), ["ks", "fifo"], packet=0)
+    found = advise.advise(uniform(9, 1).flat(), load_of([send]), ["ks"], packet=0)
     cost = {name: option.cost.control_bytes for name, option in found.options.items()}
     assert found.worthwhile and cost["bus"] < cost["proposed"] < cost["current"]
     told = [line for line in found.remarks if "would have fewer control bytes than what is proposed" in line]
