@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreFailed
 from mombroker.net import hangup
 from mombroker.net.exit_codes import ExitCode
 from mombroker.store import folder as folders
@@ -173,9 +173,9 @@ class Supervisor:
             hangup.hold()  # until the server can read its settings anew at it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - hangup.HANGUP)
             code = self.serve(child.name)
-        except MomError as error:
-            print(error, file=sys.stderr)
-            code = ExitCode.REFUSED
+        except (MomError, StoreFailed) as error:
+            code = ExitCode.REFUSED if isinstance(error, MomError) else ExitCode.UNWRITABLE
+            print(error, file=sys.stderr)  # which may fail, since the log lies on the same disk
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -258,13 +258,20 @@ def how(code: int) -> str:
 
 
 def order(folder: Path, text: str) -> bool:
-    """Tell the supervisor of a data folder to start, stop or restart its server; False if there is none."""
+    """Tell the supervisor of a data folder to start, stop or restart its server; False if there is none. Raises
+    MomError if the folder takes no file."""
     pid = folders.holder(folder / LOCK)
     if not pid:
         return False
     draft = folder / f"{ORDER}.{os.getpid()}"
-    draft.write_text(text)
-    draft.rename(folder / ORDER)
+    try:
+        draft.write_text(text)
+        draft.rename(folder / ORDER)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        why = (error.strerror or str(error)).lower()
+        raise MomError(f"{folder} takes no file, so its server is not told to {text}: {why}; make room there") from None
     os.kill(pid, signal.SIGUSR1)
     return True
 

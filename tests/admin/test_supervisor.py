@@ -1,6 +1,7 @@
 """The supervisor: who is started again, who is not, and that all of them stop. With real processes."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.admin import supervisor
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreFailed
 from mombroker.store import folder
 
 # A supervisor of fake servers. Each serves by the word in its plan for its n-th start; what happens is one JSON line.
@@ -21,7 +22,7 @@ SCRIPT = """
 import json, os, signal, sys, time
 from pathlib import Path
 from mombroker.admin import supervisor
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, StoreFailed
 
 supervisor.FIRST_PAUSE = 0.1
 folder, plan, fails = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[4]
@@ -52,6 +53,8 @@ def serve(name):
             signal.pause()
         case "refuse":
             raise MomError(f"{name} cannot start; mend it")
+        case "full":
+            raise StoreFailed("the disk is full; make room")
         case "crash":
             raise RuntimeError("our bug")
         case "kill":
@@ -129,7 +132,7 @@ def test_one_that_dies_is_started_again_after_growing_pauses(run, tmp_path):
     assert code == 0 and lines == [["ended", "a", "was killed by SIGTERM", False]]
 
 
-@pytest.mark.parametrize("how, code", [(3, 3), ("refuse", 1), (0, 0)])
+@pytest.mark.parametrize("how, code", [(3, 3), ("full", 3), ("refuse", 1), (0, 0)])
 def test_one_that_only_a_person_can_mend_is_not(run, tmp_path, how, code):
     it = run(a=[how])
     assert it.end()[0] == code
@@ -187,6 +190,19 @@ def test_a_server_is_stopped_started_and_restarted_by_orders_and_is_no_other_tha
     assert not supervisor.order(tmp_path / "a", supervisor.START)
 
 
+def test_an_order_that_cannot_be_written_is_told(run, tmp_path, monkeypatch):
+    run(a=["run"]).until("started", "a")
+
+    def full(path: Path, text: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(MomError, match="so its server is not told to stop: no space left on device; make"):
+        supervisor.order(tmp_path / "a", supervisor.STOP)
+    assert not list((tmp_path / "a").glob("up.order*"))
+
+
 def test_one_that_refused_to_start_can_be_told_to_start_again(run, tmp_path):
     it = run(a=["refuse", "run"], b=["run"])
     it.until("ended", "a")
@@ -229,13 +245,14 @@ def test_one_that_is_killed_before_it_has_a_log_is_told(tmp_path):
     assert told == [("a", "was killed by SIGKILL and starts again in 0.2 s", True)]
 
 
-def test_a_server_whose_last_words_cannot_be_written_ends_all_the_same(tmp_path):
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_server_whose_last_words_cannot_be_written_ends_all_the_same(tmp_path, fails):
     """It is a copy of its supervisor, and must never go on as that one."""
     pid = os.fork()
     if not pid:
         child = supervisor.Child("a", tmp_path)
         try:
-            supervisor.Supervisor([child], full, supervisor.Nobody())._become(child)
+            supervisor.Supervisor([child], unopened if fails else full, supervisor.Nobody())._become(child)
         except OSError:
             os._exit(98)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
@@ -267,6 +284,11 @@ class Full:
 def full(name: str) -> int:
     sys.stdout = Full()
     return 3
+
+
+def unopened(name: str) -> int:
+    sys.stderr = Full()
+    raise StoreFailed("the disk is full; make room")
 
 
 def test_two_supervisors_of_one_folder_are_refused_and_a_dead_one_leaves_no_lock(run, tmp_path):
