@@ -12,14 +12,20 @@ from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.lookouts import Lookouts
 from mombroker.sim.mischief import Trial
-from mombroker.sim.partners import NAMES, WATCH, Founder, Guard, Opener, Partner, Reader, ReadingGuard
-from mombroker.sim.world import SECOND
+from mombroker.sim.partners import NAMES, WATCH, Founder, Guard, Keen, Opener, Partner, Reader, ReadingGuard
+from mombroker.sim.world import MS, SECOND
 
 
 class Groups(Workload):
-    """`destinations`: some of the messages go to a queue, or a topic; `guarded`: some agents are told who is down."""
+    """destinations   some of the messages go to a queue, or a topic
+    guarded        some agents are told who is down
+    strands        members that have just cast are cut off, and put out
+    """
 
-    def __init__(self, rng: Random, messages: int, destinations: bool = True, guarded: bool = False):
+    def __init__(
+        self, rng: Random, messages: int, destinations: bool = True, guarded: bool = False, strands: bool = False
+    ):  # fmt: skip
+        self.strands = strands
         self.rng, self.messages, self.destinations = Random(rng.getrandbits(32)), messages, destinations
         self.lookouts = Lookouts(Random(self.rng.getrandbits(32))) if guarded else None
 
@@ -29,9 +35,12 @@ class Groups(Workload):
         self.founder = f"{rng.choice(servers)}/founder"
         self.ids = [*known, self.founder]
         self.opener = f"{self.founder.partition('/')[0]}/opener"
-        cls = Reader if self.destinations else Partner
+        cls = Keen if self.strands else Reader if self.destinations else Partner
         fields = {"known": known, "destinations": self.destinations}
-        made = [*((id, Founder if id == self.founder else cls) for id in self.ids), (self.opener, Opener)]
+        made = [
+            *((id, Founder if id == self.founder and not self.strands else cls) for id in self.ids),
+            (self.opener, Opener),
+        ]
         return [self._declared(id, each, fields) for id, each in made]
 
     def _declared(self, id: str, cls: type[Partner], fields: dict[str, Any]) -> AgentDecl:
@@ -45,6 +54,8 @@ class Groups(Workload):
     def settle(self, cluster: Cluster) -> None:
         args = {"to": [self.opener], "type": "sim.found", "fields": {}}
         cluster.make_room()  # a full server would refuse
+        for _ in range(4 if self.strands else 0):
+            self._strand(cluster)
         if self.lookouts is not None:
             self.lookouts.settle(cluster, lambda: self.logs(cluster), not _has_lost(cluster))
         for _ in range(5):  # an operator tries again
@@ -61,6 +72,34 @@ class Groups(Workload):
 
         for _ in range(rng.choice((0, 0, 2, 6))):
             cluster.world.after(int(rng.random() * span), self._exclude, cluster)
+
+    def _strand(self, cluster: Cluster) -> None:
+        """Some neighbours get no more of a member. It casts, and is cut off from the others, too; while a view is made
+        that waits for it, it is put out."""
+        rng, world, step = self.rng, cluster.world, 2 * (cluster.faults.latency + cluster.faults.commit) + MS
+        agent, other = rng.sample(self.ids, 2)
+        server, after = agent.partition("/")[0], world.after
+        peers = cluster.neighbours(server)
+        for id in self.ids:
+            cluster.ask(id.partition("/")[0], "send", {"to": [id], "type": "sim.found", "fields": {}})
+        world.run(world.now + SECOND + 100 * step)
+        for peer in rng.sample(peers, max(1, len(peers) // 2)):
+            cluster.network.cut(server, peer)
+            after(60 * step, cluster.network.heal, server, peer)
+        cluster.ask(server, "send", {"to": [agent], "type": "sim.shout", "fields": {}})
+        at = int((1 + 2 * rng.random()) * step)
+        for peer in peers:
+            after(at, cluster.network.cut, server, peer)
+            after(at + 60 * step, cluster.network.heal, server, peer)
+        self._put_out(cluster, other, at)
+        self._put_out(cluster, agent, at + int((2 + 4 * rng.random()) * step))
+        world.run(world.now + SECOND + 100 * step)
+
+    def _put_out(self, cluster: Cluster, agent: str, at: int) -> None:
+        """Of all groups."""
+        for group in NAMES:
+            for server in cluster.nodes:
+                cluster.world.after(at, cluster.ask, server, "exclude_member", {"group": group, "agent": agent})
 
     def _exclude(self, cluster: Cluster) -> None:
         """An operator waits for somebody no longer, perhaps for another one as well."""
@@ -118,13 +157,14 @@ def _stays(log: list[list[Any]], group: str) -> Iterator[tuple[str, list[str], l
 
 
 def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
-    """All members of a view have the same casts in it, but for what its sender has got back; nobody else has any; and
-    all know the same members, in the same order of views."""
+    """All members of a view have the same casts in it, but for what its sender has got back, which those may have that
+    were out with it; nobody else has any; and all know the same members, in the same order of views."""
     back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
     unknown = {entry[1] for log in logs.values() for entry in log if entry[0] == "n" and entry[3]}
     numbers = {entry[4]: entry[2] for log in logs.values() for entry in log if entry[0] == "v"}
     for group in NAMES:
         views: dict[str, dict[str, tuple[list[str], list[str]]]] = {}
+        vain = {id: back & _before_out(id, log, group) for id, log in logs.items()}
         orders = dict[str, list[str]]()
         for id, log in logs.items():
             orders[id] = [view for view, members, _ in _stays(log, group) if members]
@@ -140,7 +180,8 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
             members = list(everyone.pop())
             sets = {
                 id: frozenset(
-                    uid for uid in got if uid not in unknown and (uid not in back or uid.partition("#")[0] != id)
+                    uid for uid in got
+                    if uid not in unknown | vain[id] and (uid not in back or uid.partition("#")[0] != id)
                 )
                 for id, (_, got) in those.items() if id in members and not _lost_home(logs[id], group, view)
             }  # fmt: skip
@@ -152,6 +193,14 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
                 yield f"{missing} never came into view {view} of {group}"
             if any(got for id, (_, got) in those.items() if id not in members):
                 yield f"somebody has casts of view {view} of {group} and is not in it"
+
+
+def _before_out(id: str, log: list[list[Any]], group: str) -> set[str]:
+    """What an agent has got in views that ended with it."""
+    stays = [*_stays(log, group)]
+    return {
+        uid for (_, _, got), (_, members, _) in zip(stays, stays[1:], strict=False) if id not in members for uid in got
+    }
 
 
 def _lost_home(log: list[list[Any]], group: str, view: str) -> bool:
@@ -264,10 +313,11 @@ def _is_in(log: list[list[Any]], uid: str, group: str, id: str) -> bool:
 
 
 def returned(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
-    """What has come back to its sender has come to nobody else, unless that is unknown."""
+    """What has come back to its sender has come to nobody else, unless that is unknown, or to who was out with it."""
     back = {entry[1]: id for id, log in logs.items() for entry in log if entry[0] == "n" and not entry[3]}
     for id, log in logs.items():
-        if wrong := [entry[1] for entry in log if entry[0] == "d" and back.get(entry[1], id) != id]:
+        out = {uid for group in NAMES for uid in _before_out(id, log, group)}
+        if wrong := [e[1] for e in log if e[0] == "d" and e[1] not in out and back.get(e[1], id) != id]:
             yield f"{wrong[0]} was not delivered, its sender was told, and {id} has it"
 
 

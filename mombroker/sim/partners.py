@@ -92,9 +92,7 @@ class Partner(Witness):
         elif dice < 0.22:
             self.leave(group)
         elif dice < 0.85:
-            total, uid = rng.random() < 0.4, self._uid()
-            self.group(group).cast(Said(uid, group, total), order="total" if total else "causal")
-            self.log.append(["s", uid, "total" if total else "cast", group])
+            self._cast(group, rng.random() < 0.4)
         elif self.destinations:
             uid, topic = self._uid(), rng.random() < 0.5
             if topic:
@@ -102,6 +100,11 @@ class Partner(Witness):
             else:
                 self.put("/queue/work", uid)
             self.log.append(["s", uid, "topic" if topic else "queue"])
+
+    def _cast(self, group: str, total: bool) -> None:
+        uid = self._uid()
+        self.group(group).cast(Said(uid, group, total), order="total" if total else "causal")
+        self.log.append(["s", uid, "total" if total else "cast", group])
 
     @reacts
     def said(self, note: Said) -> None:
@@ -181,6 +184,21 @@ class Reader(Partner):
     def news(self, message: Delivered) -> None:
         self._saw()
         self.log.append(["d", message.body.decode()])
+
+
+@notification(name="sim.shout")
+class Shout:
+    """Cast in all groups."""
+
+
+class Keen(Founder, Opener, Reader):
+    """It joins all groups at first, and whenever it is told to."""
+
+    @reacts
+    def shout(self, note: Shout) -> None:
+        self._saw()
+        for group in NAMES:
+            self._cast(group, False)
 
 
 @notification(name="sim.enough")

@@ -97,7 +97,7 @@ def cluster(
         program = HEIRS
     workload: Workload
     if groups:
-        workload = Groups(rng, rng.choice((50, 150, 300)), not losses, guarded=seed % 6 == 3)
+        workload = Groups(rng, rng.choice((50, 150, 300)), not losses, seed % 6 == 3, seed % 6 == 4 and not losses)
     elif program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:

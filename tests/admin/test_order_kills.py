@@ -11,6 +11,7 @@ from mombroker import jms
 from mombroker.core.errors import MomError
 from tests.admin.processes import Processes, free_ports
 
+ENOUGH = 100  # messages of a storm
 PATIENCE_S = 120  # before a test gives up; nothing is measured by it
 SERVERS = "abcde"
 PUBLISHERS = "aabd"  # where they are
@@ -112,6 +113,9 @@ def storm(folder: Path, seed: int, kills: int, pause: float) -> int:
                 bus.all.mom_any("topic", "move", "prices", "--to", dice.choice(SERVERS))
             bus.kill("c" if dice.random() < 0.4 else dice.choice(SERVERS))
         bus.await_all()
+        end = time.monotonic() + PATIENCE_S
+        while sum(len(each.told) for each in publishers) <= ENOUGH and time.monotonic() < end:
+            time.sleep(0.1)
         for each in publishers:
             each.done.set()
         for each in publishers:
@@ -140,4 +144,4 @@ def storm(folder: Path, seed: int, kills: int, pause: float) -> int:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(50))
 def test_five_readers_have_one_sequence_in_each_of_fifty_storms(tmp_path, seed):
-    assert storm(tmp_path, seed, 8, 1.0) > 100
+    assert storm(tmp_path, seed, 8, 1.0) > ENOUGH

@@ -233,7 +233,9 @@ def test_what_a_member_casts_after_it_was_excluded_comes_back_to_it():
         bus.heal("c", other)
     bus.settle()
     assert bus.state("x")["heard"] == bus.state("y")["heard"] == []
-    assert bus.state("z")["back"] == [["ledger", "late", "its sender was out of the view: no other member has it"]]
+    assert bus.state("z")["back"] == [
+        ["ledger", "late", "its sender was out of the view: no member of the next one has it"]
+    ]
 
 
 def test_a_group_that_is_removed_tells_all_and_may_be_made_anew():

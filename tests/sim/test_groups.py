@@ -7,9 +7,9 @@ from tests.fakes_groups import CONTROLS, broken
 
 SHOWN = {
     "no flush": 5, "no wait": 2, "not inhibited": 5, "no wait for a state": 2, "not barred": 37,
-    "install without copies": 37, "asked once": 88, "filled at once": 1, "rows as they are now": 1,
+    "install without copies": 46, "asked once": 28, "filled at once": 1, "rows as they are now": 1,
     "rows of before": 5, "two states mixed": 24,
-    "held back": 21, "told again": 9, "one is told": 9, "no return": 9, "told late": 9,
+    "held back": 22, "told again": 9, "one is told": 9, "no return": 9, "told late": 9,
 }  # fmt: skip
 
 
@@ -18,6 +18,12 @@ def test_members_of_a_view_have_the_same_casts(seed):
     result = run(seed, groups=True)
     assert not result.wrong
     assert result.counts["views"] > 2
+
+
+@pytest.mark.parametrize("seed", [22, 34, 46])
+def test_who_is_put_out_when_it_has_just_cast_leaves_no_difference(seed):
+    """Two of these have found casts that waited for ever, and what two that are out together have of each other."""
+    assert not run(seed, groups=True).wrong
 
 
 @pytest.mark.parametrize("seed", [9, 21])

@@ -44,7 +44,7 @@ from mombroker.core.transaction import COMMIT
 HELD = "held"  # the collection of what waits for its turn
 ACK_EVERY = 64  # casts of a group
 LATE, LOST = (
-    "its sender was out of the view: no other member has it",
+    "its sender was out of the view: no member of the next one has it",
     "the home of the group is lost: who has it is unknown",
 )
 

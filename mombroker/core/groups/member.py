@@ -56,7 +56,10 @@ class Member:
         return {self.agent: self.sent, **{agent: self.had.get(agent, 0) for agent in self.barred}}
 
     def offer(self, item: Cast | View) -> tuple[list[Cast | View], list[Cast]]:
-        """Something has come. What is delivered now, in this order, and casts that are refused."""
+        """Something has come. What is delivered now, in this order, and casts that are refused: who is in no view is
+        told the first one before its casts."""
+        if type(item) is Cast and not self.number:
+            return [], [item]
         if item.number < self.number or (type(item) is View and item.number == self.number):
             return [], [item] if type(item) is Cast else []
         if type(item) is Cast and item.number == self.number and item.seq and item.seq <= self._seen(item.sender):
