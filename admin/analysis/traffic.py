@@ -17,6 +17,7 @@ from mombroker.lab.replay import Delays
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+COUNTED = 1000  # packets, at least, before what they weigh is told: to connect takes bytes, too
 PARTS = 24  # parts of the log's time from each of which a sample of its messages has its share
 
 
@@ -40,18 +41,28 @@ def load(log: DataFrame, rows: Mapping[str, Sequence[Row]], most: int) -> Load:
     mean = sum(row.store + row.link for row in known) // count if count else Delays().mean
     times = min((row.first for row in leaving), default=0), max((row.last for row in leaving), default=0)
     sent = sends(log, times, most) if used and most else []
-    return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())), _packet(rows))
+    weight = packet(rows.get("meters", ()), metered(log).collect()) if sent else 0.0
+    return Load(flows, sent, Delays(max(mean, 1), took), _seen(rows, sum(flows.values())), weight)
 
 
-def _packet(rows: Mapping[str, Sequence[Row]]) -> float:
-    """Bytes of a packet on the wire beside its control bytes, on links that have counted; 0: none has."""
+def metered(log: DataFrame) -> DataFrame:
+    """`cost.stamped`, of the time in which a server has counted what it writes to its links: that ends before its log
+    does, and may begin after it."""
+    counted = log.where("kind = 'meter'").groupBy("server").agg(
+        F.min("sent").alias("counts_from"), F.max("done").alias("counts_to")
+    )  # fmt: skip
+    return cost.stamped(log.join(F.broadcast(counted), "server").where("done between counts_from and counts_to"))
+
+
+def packet(meters: Sequence[Row], stamped: Sequence[Row]) -> float:
+    """Bytes of a packet on the wire beside its control bytes, on links that have counted; 0: they have counted few."""
     wire: dict[tuple[str, str, str], int] = defaultdict(int)
-    for row in rows.get("meters", ()):
+    for row in meters:
         if row.figure == "wire_bytes":
             wire[row.domain, row.server, row.peer] += row.amount
-    known = [row for row in rows["stamped"] if (row.domain, row.server, row.peer) in wire]
-    rest = sum(wire.values()) - sum(row.control_bytes for row in known)
-    return max(rest, 0) / sum(row.packets for row in known) if known else 0.0
+    known = [row for row in stamped if (row.domain, row.server, row.peer) in wire]
+    rest, packets = sum(wire.values()) - sum(row.control_bytes for row in known), sum(row.packets for row in known)
+    return max(rest, 0) / packets if packets >= COUNTED else 0.0
 
 
 def _seen(rows: Mapping[str, Sequence[Row]], messages: float) -> dict[str, float]:

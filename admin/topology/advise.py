@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FIT = 0.2  # of the ways alone, against servers dealt at random: any traffic of few messages has some pattern
 ALIKE = 0.02  # of two splits whose prices differ by less the one with fewer control bytes is taken
+LOSS = GAIN / 2  # on an axis: what is better on another one by GAIN or more may have so much, if it is no dearer
 HEAVY = 1 / 3  # of all copies: a router that passes on more is told
 TRADES = 3  # that a verdict tells
 GROWTH = 2.0  # times the traffic of the log: what is forecast
@@ -111,7 +112,8 @@ def _domains(topology: Topology) -> dict[str, dict[str, Any]]:
 
 
 def when(shift: drift.Shift) -> str:
-    return f"{datetime.fromtimestamp(shift.at // 10**9, UTC):%Y-%m-%dT%H:%M:%S}"
+    """The first full second after it: what was sent then or later is of the new traffic."""
+    return f"{datetime.fromtimestamp(-(-shift.at // 10**9), UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def advise(
@@ -208,7 +210,9 @@ def _chosen(pool: Candidates, packet: float) -> Option | None:
     free = [
         each
         for each in others
-        if dominates(each.cost, current.cost) and min(gains(current.cost, each.cost).values()) <= -_needed(each)
+        if dominates(each.cost, current.cost, LOSS)
+        and min(gains(current.cost, each.cost).values()) <= -_needed(each)
+        and price(each) <= price(current)
     ]
     return cheapest(free)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mombroker.admin.topology import drift
 from mombroker.admin.topology.costs import Cost, Load
-from mombroker.admin.topology.front import AXES, GAIN, Option, changed
+from mombroker.admin.topology.front import ALIKE, AXES, GAIN, Option, changed
 from mombroker.core.topology import Topology, listed
 
 OFF = 0.25  # share by which the model is off the log, from which on it is told
@@ -41,9 +41,9 @@ def changes(old: Topology, new: Topology) -> list[str]:
 
 def trade(current: Option, other: Option) -> str:
     """What one gets, and what one gives for it."""
-    shares = {name: share for name, share in changed(current.cost, other.cost).items() if abs(share) >= GAIN}
-    got = [f"{share:+.0%} {name}" for name, share in shares.items() if share < 0]
-    given = [f"{share:+.0%} {name}" for name, share in shares.items() if share > 0]
+    shares = changed(current.cost, other.cost)
+    got = [f"{share:+.0%} {name}" for name, share in shares.items() if share <= -GAIN]
+    given = [f"{share:+.0%} {name}" for name, share in shares.items() if share > ALIKE]
     return f"{listed(got)} for {listed(given) if given else 'nothing'}"
 
 

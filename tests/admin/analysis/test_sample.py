@@ -4,8 +4,9 @@ from itertools import accumulate
 
 import pytest
 
-from mombroker.admin.analysis import traffic
+from mombroker.admin.analysis import cost, traffic
 
+F = pytest.importorskip("pyspark.sql.functions")
 pytestmark = pytest.mark.spark
 
 SECOND = 1_000_000_000
@@ -37,3 +38,26 @@ def test_a_pause_costs_nothing_of_the_sample(spark):
     found = traffic.sends(log, times, 200)
     assert [sum(len(send.dests) == count for send in found) for count in (1, 2)] == pytest.approx([50, 50], abs=2)
     assert len(traffic.sends(log, times, 2)) == 2  # one of each part that has any
+
+
+def stamped(server, done, peer, control):
+    return "send", server, done, 0, "", 20, [("d1", "matrix", peer, control, 1)]
+
+
+def meter(server, sent, done, peer, amount):
+    return "meter", server, done, sent, peer, amount, []
+
+
+def test_a_packet_weighs_what_was_written_while_it_was_counted(spark):
+    """Of s1 the last packets came after it had counted, and s3 counts nothing. Of few packets nothing is told."""
+    rows = [stamped("s1", at, "s2", 10) for at in range(1500)] + [stamped("s3", at, "s2", 10) for at in range(500)]
+    rows += [meter("s1", 0, 599, "s2", 6000 + 72_000), meter("s1", 599, 999, "s2", 4000 + 48_000)]
+    log = spark.createDataFrame(
+        rows,
+        "kind string, server string, done long, sent long, peer string, payload long, "
+        "out array<struct<domain string, ordering string, peer string, bytes long, ints long>>",
+    )
+    counted = log.withColumns({"domain": F.lit("d1"), "detail": F.lit("wire_bytes")})
+    meters = cost.meters(counted).collect()
+    assert traffic.packet(meters, traffic.metered(counted).collect()) == 120
+    assert traffic.packet(meters, traffic.metered(counted.where("kind = 'meter' or done < 900")).collect()) == 0
