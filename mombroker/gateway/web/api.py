@@ -17,9 +17,9 @@ from mombroker.gateway.web.http import Answer, Request, as_json
 PREFIX = "/api/"
 # Each of these reads, tells no secret, and takes no longer than its page. What else is asked needs the token.
 VERBS = (
-    "agent", "agents", "browse", "connections", "deadletter", "deadletters", "destination", "group", "groups", "home",
-    "losses", "may", "permissions", "policies", "queues", "status", "subscriptions", "topic", "topics", "topology",
-    "topology_history", "topology_status", "users", "why",
+    "agent", "agents", "browse", "connections", "deadletter", "deadletters", "destination", "group", "group_states",
+    "groups", "home", "losses", "may", "permissions", "policies", "queues", "status", "subscriptions", "topic",
+    "topics", "topology", "topology_history", "topology_status", "users", "why",
 )  # fmt: skip
 # Each of these changes something, for who may manage what stands here: the destination or the agent that is its
 # argument of this name, the agent whose dead letter has this id, or the bus. What else is changed needs the token.
