@@ -32,7 +32,8 @@ def lost(file: Path, names: tuple[str, ...], remove: bool, yes: bool, output: st
     out what they have of each other, while what enters the domains that they share with it waits; then these begin
     anew. What lived on NAME is gone: its queues, subscriptions and agents, whose names are free again. What was on the
     way to it or through it is a dead letter, and its sender is told whether it was delivered, or that nobody knows:
-    `mom agent deadletters retry` sends it again, to whoever has the name then. What NAME alone had is lost with it.
+    `mom agent deadletters retry` sends it again, to whoever has the name then. What NAME alone had is lost with it,
+    also what it kept for topics in total order until that is due.
 
     Another server begins in its place: start NAME with an empty data folder. With --remove nobody does, which a router
     cannot do without: it is taken out of the topology, as by `mom topology apply`. Servers that are lost together are

@@ -347,6 +347,38 @@ def test_the_others_go_on_without_a_member_that_is_down_for_longer_than_they_wai
     bus.check()
 
 
+class Watcher(Guard):
+    """Is told who is down, and waited for for ever."""
+
+    @reacts
+    def do(self, note: Do) -> None:
+        Member.do(self, note)
+
+
+def members_after_ten_seconds(without: type[Agent]) -> list[str]:
+    """Those of the view that the others have when one of them is down."""
+    bus = Bus({"a/x": Watcher, "b/y": without})
+    for each in "xy":
+        told(bus, each, "join")
+    bus.kill("b", down=float("inf"))
+    bus.advance(10)
+    assert bus.state("x")["told"] == [["down", ["b/y"]]]
+    members: list[str] = bus.state("x")["views"][-1][1]
+    return members
+
+
+def test_nobody_is_left_behind_who_is_waited_for():
+    assert members_after_ten_seconds(Watcher) == ["a/x", "b/y"]
+    with broken("impatient"):
+        assert members_after_ten_seconds(Watcher) == ["a/x"]
+
+
+def test_whoever_is_not_waited_for_any_longer_is_out():
+    assert members_after_ten_seconds(Guard) == ["a/x"]
+    with broken("patient for ever"):
+        assert members_after_ten_seconds(Guard) == ["a/x", "b/y"]
+
+
 class Wanderer(Agent):
     """Of two groups."""
 
