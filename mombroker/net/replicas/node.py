@@ -6,19 +6,23 @@ import gc
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from twisted.internet import defer, threads
 from twisted.python.failure import Failure
 
+from mombroker import agents
 from mombroker.broker import selectors
+from mombroker.broker.attach import attach
 from mombroker.core.batch import Batch
 from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.core.meta import CLEAN
 from mombroker.core.places import Place
 from mombroker.core.raft.replica import LEADER, Replica
+from mombroker.core.server import AgentServer
 from mombroker.core.topology import Server, Topology
 from mombroker.net import joining
 from mombroker.net.committer import Done, Split
@@ -39,9 +43,9 @@ from mombroker.net.replicas.wire import Told, version
 from mombroker.net.secret import secret_of
 from mombroker.net.tidying import TIDY_WAIT_S, tidy
 from mombroker.net.watchdog import Committing, Running
-from mombroker.ordering import registry
 from mombroker.store import folder, packed
 from mombroker.store.converting import new_id
+from mombroker.store.memory import MemoryStore
 from mombroker.store.replica import ReplicaStore
 
 PART_S = 1.0  # that the others are given to take over, when this one stops
@@ -129,6 +133,8 @@ class ReplicatedNode:
             self,
             self._version,
         )
+        if store.keeps:
+            self._prepare()
 
     def _tidy(self) -> None:
         """Keep the store small, as a server does with its own."""
@@ -156,14 +162,14 @@ class ReplicatedNode:
         self.ways.start()
         self.consensus.start()
         self._tidy()
-        if self.store.keeps:
-            self.shared.tasks.callInThread(self._prepare)
 
     def _prepare(self) -> None:
-        """Make what the server will need, in a thread, or its first clients here would wait for that."""
-        for domain in self.shared.topology.domains_of(self.name):
-            registry.backend(domain.backend)
+        """Make what the server will need, and one without anything: the first in a process takes five times as long as
+        later ones, and clients would wait for it."""
         selectors.prepare()
+        topology = replace(self.shared.topology, agents=[])
+        nothing = MemoryStore(topology, self.name, "")
+        AgentServer(topology, self.name, nothing, agents.program(topology), attach, time.time_ns())
 
     async def stop(self) -> None:
         """Let another one take over, close everything."""
