@@ -178,7 +178,7 @@ def _domains(rows: Mapping[str, Sequence[Row]], links: Sequence[Figures], topolo
             "forwards": stamped[name, "forward"], "packets": packets, "payload_bytes": payload,
             "control_bytes": control, "control_ints": ints, "control_pct": _percent(control, control + payload),
             "bytes_per_packet": _ratio(control, packets), "ints_per_packet": _ratio(ints, packets), **formula,
-            **_parts(delays.get(name)),
+            **_metered(rows, ["wire_bytes"], domain=name), **_parts(delays.get(name)),
         })  # fmt: skip
     return found
 

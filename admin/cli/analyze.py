@@ -136,7 +136,7 @@ def report(
         figures["holes"] = holes
         if found and topology is not None and isinstance(folder, Path):
             extra("audit.chains").explain(figures["findings"], topology, folder)
-    for row in [figures["totals"], *figures["links"]] if price else ():
+    for row in [figures["totals"], *figures["domains"], *figures["links"]] if price else ():
         row["price"] = None if row["wire_bytes"] is None else round(row["wire_bytes"] / books.GB * price, 6)
     if advise and topology is not None:
         try:
@@ -192,7 +192,7 @@ def percentiles(figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 BRIEF = {
-    "domains": "domain,ordering,members,packets,control_bytes,control_pct,ints_per_packet,formula_ints,"
+    "domains": "domain,ordering,members,packets,control_bytes,control_pct,wire_bytes,ints_per_packet,formula_ints,"
     "store_ms,link_ms,hold_ms,held",
     "servers": "server,sent,forwarded,reactions,control_bytes,control_pct,commits,messages_per_commit,rows_per_message,"
     "bytes_per_message,commit_ms",

@@ -138,6 +138,7 @@ def test_bytes_on_the_wire_and_of_disks_are_those_that_servers_have_counted():
     assert [(row["wire_bytes"], row["control_pct_of_wire"]) for row in found["links"]] == [
         (2000, 5.0), (None, None), (None, None),
     ]  # fmt: skip
+    assert [(row["domain"], row["wire_bytes"]) for row in found["domains"]] == [("d1", 2000)]
     assert [(row["wire_bytes"], row["wal_bytes"], row["disk_bytes"]) for row in found["servers"]] == [
         (2000, 9000, None), (None, None, None), (None, None, None),
     ]  # fmt: skip
