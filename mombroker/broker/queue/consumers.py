@@ -62,7 +62,11 @@ class Consumers:
         self.turns = tuple(turns)
 
     def hungry(self) -> bool:
-        return any(consumer.credit > 0 and consumer.room > 0 for turn in self.turns for consumer in turn)
+        for turn in self.turns:
+            for consumer in turn:
+                if consumer.credit > 0 and consumer.room > 0:
+                    return True
+        return False
 
     def waiting(self, first: int = 0) -> list[Consumer]:
         """Those that would take another message, by falling priority; `first` turns those of the same one round."""

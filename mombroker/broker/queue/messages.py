@@ -70,7 +70,10 @@ class QueueMessages:
 
     def first(self) -> QueuedMessage | None:
         """The first that is ready; None: there is none, or it is not durable yet and cannot be read."""
-        return next((lane.first() for lane in self.lanes.values() if len(lane)), None)
+        for lane in self.lanes.values():
+            if lane.items or lane.rest:
+                return lane.first()
+        return None
 
     def loaded(self, item: QueuedMessage) -> ClientMessage:
         if item.message is None:

@@ -50,8 +50,9 @@ class Work:
     def enough(self) -> bool:
         """True when the queue has used its share of the batch (half; an eighth if others filled it), so that sessions
         can still react in it and a busy server starves no queue. Then it goes on in the next batch."""
-        tx = self.queue.tx
-        if self.moved < tx.limits.batch_bytes // (8 if tx.filled() else 2):
+        tx, moved = self.queue.tx, self.moved
+        most = tx.limits.batch_bytes
+        if moved < most // 8 or (moved < most // 2 and not tx.filled()):
             return False
         self.queue.turns.late[self.queue] = None
         tx.urgency = COMMIT
