@@ -5,11 +5,12 @@ import pytest
 from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
+# Of these seeds at least one shows it: what members do changes all that comes behind it.
 SHOWN = {
-    "no flush": 5, "no wait": 2, "not inhibited": 5, "no wait for a state": 2, "not barred": 37,
-    "install without copies": 46, "asked once": 28, "filled at once": 1, "rows as they are now": 1,
-    "rows of before": 5, "two states mixed": 24,
-    "held back": 22, "told again": 9, "one is told": 9, "no return": 9, "told late": 9,
+    "no flush": (5,), "no wait": (2,), "not inhibited": (5,), "no wait for a state": (2,), "not barred": (37,),
+    "install without copies": (37, 10, 46), "asked once": (28, 10, 88),
+    "filled at once": (1,), "rows as they are now": (1,), "rows of before": (5,), "two states mixed": (24,),
+    "held back": (22, 4, 21), "told again": (9,), "one is told": (9,), "no return": (9,), "told late": (9,),
 }  # fmt: skip
 
 
@@ -63,4 +64,5 @@ def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():
 @pytest.mark.parametrize("control", SHOWN)
 def test_what_is_broken_is_caught(control):
     with broken(control):
-        assert run(SHOWN[control], groups=True).wrong, f"look for another seed of {control}, one of {len(CONTROLS)}"
+        shown = any(run(seed, groups=True).wrong for seed in SHOWN[control])
+    assert shown, f"look for other seeds of {control}, one of {len(CONTROLS)}"
