@@ -13,6 +13,7 @@ from mombroker.admin.cli.analyze import MASTER, MEMORY, SINCE, UNTIL, Source, re
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, show, write
 from mombroker.admin.topology.costs import DIRECT, SAMPLE
 from mombroker.core.errors import MomError
+from mombroker.core.topology import listed
 
 if TYPE_CHECKING:
     from mombroker.admin.topology.advise import Advice
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.file_option
-@click.option("--log", "source", type=Source(), help="An export, or stores. [default: those of FILE]")
+@click.option(
+    "--log", "sources", type=Source(), multiple=True,
+    help="An export, or stores; several may be named, as of machines by themselves. [default: those of FILE]",
+)  # fmt: skip
 @click.option("--max-domain", type=click.IntRange(2), help="Servers of a domain, at most. [default: any number]")
 @click.option(
     "--back-ends", default=",".join(DIRECT), show_default=True, help="Back ends that a domain may have, with commas."
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
 @form_option("table")
 def advise(
     file: Path,
-    source: str | Path | None,
+    sources: tuple[str | Path, ...],
     max_domain: int | None,
     back_ends: str,
     packet: float | None,
@@ -82,16 +86,17 @@ def advise(
     Example:
       mom topology advise bus.toml
       mom topology advise bus.toml --log exported --since 2026-03-01
+      mom topology advise bus.toml --log paris/exported --log lyon/exported
       mom topology advise bus.toml --log exported --max-domain 12 --replay --write better.toml
       mom topology advise bus.toml --pick 2 --write leaner.toml
     """
     from mombroker.admin.topology import advise as advising
 
-    needed = f"it says which servers and domains the log in {source} is of" if source else ""
+    needed = f"it says which servers and domains the log in {listed([*map(str, sources)])} is of" if sources else ""
     report, topology = extra("analysis.report"), options.load(file, needed)
     chosen = [name.strip() for name in back_ends.split(",") if name.strip()]
     advising.check(topology, chosen)
-    with records(source or file, master, memory, since, until) as log:
+    with records(sources or [file], master, memory, since, until) as log:
         load = report.load(log, messages)
         advice = advising.advise(topology, load, chosen, max_domain or 0, packet, growth)
         if pick and pick > len(advice.front):

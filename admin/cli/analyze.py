@@ -1,8 +1,8 @@
 """`mom analyze`: what ordering has cost, from the servers' logs, and how that has changed."""
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -211,22 +211,38 @@ def topology_of(source: str | Path, file: Path | None) -> "Topology | None":
 
 @contextmanager
 def records(
-    source: str | Path, master: str, memory: str, since: datetime | None, until: datetime | None
+    sources: Sequence[str | Path], master: str, memory: str, since: datetime | None, until: datetime | None
 ) -> "Iterator[DataFrame]":
-    """The log as a DataFrame."""
-    with exported(source) as folder:
-        lacking(folder)
-        yield chosen(folder, master, memory, since, until)
+    """The log as a DataFrame: that of one source, or of several together, which may not have records of one store."""
+    with ExitStack() as stack:
+        folders = [stack.enter_context(exported(source)) for source in sources]
+        for folder in folders:
+            lacking(folder)
+        yield chosen(folders if len(folders) > 1 else folders[0], master, memory, since, until)
 
 
-def chosen(folder: str | Path, master: str, memory: str, since: datetime | None, until: datetime | None) -> "DataFrame":
-    """The log of an export; of a time, the messages that were sent then. Raises MomError if there are none."""
-    count = 0 if isinstance(folder, str) else sum(file.records for file in extra("analysis.files").chosen(folder))
+def chosen(
+    folder: str | Path | Sequence[str | Path],
+    master: str,
+    memory: str,
+    since: datetime | None,
+    until: datetime | None,
+) -> "DataFrame":
+    """The log of an export, or of several; of a time, the messages that were sent then. Raises MomError if there are
+    none."""
+    one = isinstance(folder, str | Path)
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    here = [each for each in folders if isinstance(each, Path)]
+    count = sum(file.records for each in here for file in extra("analysis.files").chosen(each))
     spark = extra("analysis.session").session(master, memory, count)
+    windows, source = extra("analysis.windows"), extra("analysis.source")
     if not since and not until:
-        return cast("DataFrame", extra("analysis.source").read(spark, folder))
+        return cast("DataFrame", source.read(spark, folder))
     # Every figure reads it: found once, it is kept.
-    found = extra("analysis.windows").read(spark, folder, since, until).persist()
+    found = (
+        windows.read(spark, folder, since, until) if one else windows.within(source.read(spark, folder), since, until)
+    )
+    found = found.persist()
     if not (records := found.count()):
         raise MomError("the log has nothing that was sent in this time; see --since and --until")
     return cast("DataFrame", extra("analysis.partitions").kept(spark, found, records))

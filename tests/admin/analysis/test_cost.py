@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from mombroker.admin.cli.main import cli
 from mombroker.core import layouts
+from mombroker.core.errors import MomError
 from mombroker.lab.bus_workloads import Send
 from mombroker.lab.communities import communities
 from mombroker.lab.recording import Truth, mixed, paced, record
@@ -281,6 +282,25 @@ def halves(recorded):
     cut = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=sent[len(sent) // 2] // 1000)
     assert windows.within(recorded.log, cut, cut).isEmpty()
     return windows.within(recorded.log, None, cut), windows.within(recorded.log, cut, None)
+
+
+def test_several_exports_are_read_as_one_log(recorded, halves, tmp_path):
+    from mombroker.admin.analysis import export, stores
+    from mombroker.admin.cli.analyze import records
+
+    for folder in ("some", "rest"):
+        readers = sorted(stores.read(recorded.folder / "bus").items())
+        list(export.export(dict(readers[:3] if folder == "some" else readers[3:]), tmp_path / folder))
+    both = [tmp_path / "some", tmp_path / "rest"]
+    begun = halves[1].where("kind = 'send'").agg({"sent": "min"}).first()[0] // 1000
+    since = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=begun)
+    for time, expected in ((None, recorded.log), (since, halves[1])):
+        with records(both, "", "1g", time, None) as log:
+            assert log.count() == expected.count()
+            assert log.where("kind = 'send'").count() == expected.where("kind = 'send'").count()
+    with pytest.raises(MomError, match="both have records of the same store of"):
+        with records([both[0], recorded.folder / "exported"], "", "1g", None, None):
+            pass
 
 
 def test_a_report_stands_where_a_bus_of_one_server_is_advised(recorded, figures, monkeypatch):
