@@ -9,7 +9,7 @@ from mombroker.core import times
 from mombroker.core.batch import EVERY, TaskRow
 from mombroker.core.collection import Collection
 from mombroker.core.destinations import Destinations, Incoming, Source
-from mombroker.core.errors import MomError
+from mombroker.core.errors import MomError, UnknownName
 from mombroker.core.groups.bus import CASTS, JOIN, LEAVE, PLACE, PUT, SEND, Groups
 from mombroker.core.ids import OURS, SERVER_NAME, check_address, created_id, is_id, not_an_agent
 from mombroker.core.limits import Limits
@@ -230,12 +230,22 @@ class Reaction:
 
     def leave(self, group: str) -> None:
         """Be none any more. Raises UnknownName, MomError."""
-        self.ops.append((LEAVE, (group, self.groups.home(group, False))))
+        if home := self._home(group):
+            self.ops.append((LEAVE, (group, home)))
 
     def cast(self, group: str, type: str, payload: bytes, total: bool) -> None:
         """Send to all members of a group. Raises UnknownName, MomError."""
         self.check_size("a notification", len(payload))
-        self.ops.append((CASTS, (group, self.groups.home(group, False), type, payload, total)))
+        self.ops.append((CASTS, (group, self._home(group), type, payload, total)))
+
+    def _home(self, group: str) -> str:
+        """The agent of a group; none for one that is gone, if this agent is still to be told of that."""
+        try:
+            return self.groups.home(group, False)
+        except UnknownName:
+            if self.groups.is_over(self.agent, group):
+                return ""
+            raise
 
     def give(self, group: str, number: int, to: list[str], state: bytes, tables: list[str]) -> None:
         """Give members of a view a state, and what is in these tables of ours now."""

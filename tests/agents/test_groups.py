@@ -430,3 +430,50 @@ def test_without_giving_up_they_would_wait_for_ever():
     with broken("waits in a circle"):
         bus = crossed(6)
         assert any(each["kind"] == "state" for each in bus.ask("why", server="a")["waits"])
+
+
+@notification
+class Again:
+    """Cast until you are told that the group is gone."""
+
+    order: str
+
+
+class Talker(Member):
+    back: int = 0
+
+    @reacts
+    def again(self, note: Again) -> None:
+        if self.id in self.views[-1][1]:
+            self.send(self.id, note)
+            self.group("ledger").cast(Said("more"), order=note.order)
+
+    @reacts
+    def not_delivered(self, note: NotDelivered) -> None:
+        self.back += 1
+
+
+@pytest.mark.parametrize("order", ["causal", "total"])
+@pytest.mark.parametrize("how", ["lost", "removed"])
+def test_whoever_casts_all_the_time_is_told_that_the_group_is_gone(how, order):
+    bus = Bus({"a/y": Talker, "b/x": Talker, "c/z": Talker})
+    for each in "xyz":
+        told(bus, each, "join")
+    for each in "yz":
+        bus.send(each, Again(order))
+    bus.advance(0.1)
+    if how == "lost":
+        bus.kill("b", down=float("inf"))
+        bus.advance(1)
+        bus.ask("lose", server="a", domain="bus", servers=["b"], epoch=1)
+    else:
+        bus.ask("remove_group", group="ledger", server="b")
+    bus.advance(10)
+    for each in "yz":
+        assert bus.state(each)["views"][-1][1] == [] and bus.show(each)["waiting"] == 0
+    assert how == "removed" or any(bus.state(each)["back"] for each in "yz")
+    bus.send("y", Do("join"), server="a")
+    bus.advance(1)
+    assert bus.state("y")["views"][-1][1] == ["a/y"]
+    if how == "removed":
+        bus.check()

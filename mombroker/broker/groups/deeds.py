@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from mombroker.broker.groups.group import Group
+from mombroker.broker.groups.group import NOBODY, Group
 from mombroker.broker.groups.members import Members
-from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Told
+from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Returned, Told
 from mombroker.broker.groups.outbox import Entry
 from mombroker.broker.names import name_of
 from mombroker.broker.topic.order import Order
+from mombroker.broker.wire import note_of
 from mombroker.core.errors import MomError, UnknownName
 from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND
+from mombroker.core.groups.view import VIEW
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
@@ -29,6 +31,7 @@ class Deeds:
     """
 
     moving: Callable[[str], bool]
+    inbox: Callable[[str], Iterable[Message]]
 
     def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None], order: Order):
         self.natives, self.tx, self.members, self.sends, self.order = natives, natives.tx, members, sends, order
@@ -40,10 +43,11 @@ class Deeds:
 
     def bind(
         self, hand_over: Callable[[Message, str], None], wake: Callable[[str], None],
-        rows: Callable[[str, str], Table | None],
+        rows: Callable[[str, str], Table | None], inbox: Callable[[str], Iterable[Message]],
     ) -> None:  # fmt: skip
         """`hand_over` puts a message into an agent's inbox; after `wake` whoever waits for this goes on; `rows` is a
-        table of an agent."""
+        table of an agent; `inbox` what it is to react to."""
+        self.inbox = inbox
         self.members.hand_over, self.members.wake = hand_over, wake
         self.members.states.bind(wake, rows)
 
@@ -59,6 +63,13 @@ class Deeds:
         if id is None:
             raise UnknownName(name)
         return id
+
+    def is_over(self, agent: str, group: str) -> bool:
+        """Is it out of a group, and has not reacted to the View that says so?"""
+        if self.members.find(group, agent) is not None:
+            return False
+        views = [note_of(message) for message in self.inbox(agent) if message.type == VIEW]
+        return any(note.group == group and agent not in note.members for note in views)
 
     def may_join(self, agent: str) -> None:
         """Raises MomError."""
@@ -170,6 +181,9 @@ class Deeds:
     def _cast(
         self, agent: str, entry: Entry, group: str, home: str, wire: str, payload: bytes, total: bool, asked: int
     ) -> bool | None:
+        if not home:  # it was gone already
+            self.members.say(self.members.id, (agent,), Returned(group, wire, payload, NOBODY))
+            return True
         mine = self.members.find(group, agent)
         if total or mine is None or not mine.inside:
             if asked and self.outboxes.of[agent][asked - 1].value[1] != home:

@@ -28,6 +28,7 @@ from mombroker.broker.groups.notes import (
 )
 from mombroker.broker.groups.outbox import OUTBOX, Outboxes
 from mombroker.broker.groups.states import States
+from mombroker.broker.names import name_of
 from mombroker.broker.native import Native
 from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import Note, note_of
@@ -179,6 +180,7 @@ class Members(Native):
         except UnknownNotification:
             return True
         if message.source == self.id:  # the group has ended
+            self.wake(name_of(f"group:{note.group}"))  # it may wait for a group that is no more
             return True
         mine = self.find(note.group, agent)
         if agent in note.joined and mine is not None and mine.inside:  # it was out, and has not been told
@@ -246,6 +248,7 @@ class Members(Native):
             detail=json.dumps(shown),
         )  # fmt: skip
         if agent not in view.members:
+            self.wake(name_of(f"group:{group}"))
             self._returns(mine, view)
             self.states.out(mine, view.number)
             self.forget(mine)

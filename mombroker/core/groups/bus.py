@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from mombroker.core.groups.view import CAST, VIEW
@@ -25,8 +25,10 @@ class Groups(Protocol):
         hand_over: Callable[[Message, str], None],
         wake: Callable[[str], None],
         rows: Callable[[str, str], Table | None],
+        inbox: Callable[[str], Iterable[Message]],
     ) -> None: ...
     def home(self, group: str, make: bool) -> str: ...  # the agent of a group; raises UnknownName, MomError
+    def is_over(self, agent: str, group: str) -> bool: ...  # for it, by what lies in its inbox
     def may_join(self, agent: str) -> None: ...  # raises MomError
     def waits(self, agent: str) -> bool: ...  # for a cast of its own, until which it reacts to nothing
     def act(self, agent: str, kind: str, value: Any) -> bool: ...  # True if it waits from now on
