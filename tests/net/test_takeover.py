@@ -1,6 +1,7 @@
 """A replica takes over: whoever was handed the lead lets clients in at once, others ask a neighbour first. And one that
 leads no more: no client takes it for its server."""
 
+import gc
 import socket
 
 import pytest
@@ -11,6 +12,7 @@ from mombroker.core.places import Place
 from mombroker.core.raft.replica import FOLLOWER
 from mombroker.core.topology import Domain, Server, Topology
 from mombroker.net import node
+from mombroker.net.replicas.node import ReplicatedNode
 from mombroker.ordering import registry
 from mombroker.stomp.frames import encode
 from tests.net.town import Town
@@ -132,6 +134,24 @@ def test_what_takes_long_at_first_is_made_before_a_replica_leads(tmp_path, monke
     assert asked == ["selectors", "fifo"] and not made.node(REPLICAS[0]).leads, "there is no majority"
     made.down()
     made.b.close()
+
+
+def test_the_last_server_of_a_process_is_not_collected_while_the_next_one_begins(trio, monkeypatch):
+    collected, take_over = [], ReplicatedNode._take_over
+
+    def take_over_and_collect(at):
+        take_over(at)
+        at._collect()
+
+    first = trio.leader()
+    monkeypatch.setattr(ReplicatedNode, "_take_over", take_over_and_collect)
+    monkeypatch.setattr(gc, "collect", lambda: collected.append("all"))
+    trio.node(first).transfer("")
+    follow(trio, first)
+    assert collected == []
+    trio.node(first)._collecting.cancel()
+    trio.node(first)._collect()
+    assert collected == ["all"]
 
 
 def test_it_is_whoever_has_come_furthest_when_the_server_has_ended(trio, monkeypatch):

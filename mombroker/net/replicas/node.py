@@ -21,7 +21,7 @@ from mombroker.core.errors import MomError, StoreError, StoreFailed
 from mombroker.core.limits import Limits
 from mombroker.core.meta import CLEAN
 from mombroker.core.places import Place
-from mombroker.core.raft.replica import LEADER, Replica
+from mombroker.core.raft.replica import FOLLOWER, LEADER, Replica
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Server, Topology
 from mombroker.net import joining
@@ -377,9 +377,9 @@ class ReplicatedNode:
         self.shared.reactor.callLater(0, lambda: self.shared.reactor.callLater(0, call))
 
     def _collect(self) -> None:
-        """Let go of the server that has run here, while nobody waits."""
+        """Let go of the server that has run here, while nobody waits: not while the next one begins here."""
         self._collecting = None
-        if self.node is None:
+        if self.node is None and self.consensus.replica.role == FOLLOWER:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
