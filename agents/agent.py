@@ -373,8 +373,10 @@ class Agent:
     def who_cast(self, message: Message) -> tuple[str, str] | None:
         if message.type != CAST:
             return None
-        sender, type_, fields = cast_of(message.payload)
-        return self._who_asks(sender, type_, fields)
+        try:
+            return self._who_asks(*cast_of(message.payload))
+        except MomError:  # it is no cast
+            return None
 
     def _who_asks(self, sender: str, type: str, fields: bytes) -> tuple[str, str]:
         return sender, type

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from mombroker.agents import Agent, ReactionFailed, Replicated, View, command, notification, reacts
+from mombroker.agents.agent import initial
 from mombroker.agents.testing import Bus
+from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError
+from mombroker.core.message import Message
 from tests.agents.test_groups import Do, Ledger, Said, told
 from tests.fakes_groups import broken
 
@@ -194,3 +197,10 @@ def test_a_copy_that_is_asked_before_it_is_in_the_group_has_the_eldest_answer(se
     assert [bus.state(each)["cents"] for each in ("one", "two")] == [97] * 2
     assert bus.state("one")["group_members"] == bus.state("two")["group_members"]
     bus.check()
+
+
+@pytest.mark.parametrize("payload", [b"\xc0", pack(["g", 1, "a/x", "mom.Command", b"\xc0"])])
+def test_nobody_is_told_of_what_is_no_cast_or_no_command(payload):
+    purse = Purse("b/y", initial(Purse, {}), "b")
+    purse.group_members = ["b/y"]
+    assert purse.who_cast(Message("a", 1, "a/group:g", ("b/y",), "g.cast", payload)) is None

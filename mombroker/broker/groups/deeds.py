@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from mombroker.broker.groups.group import NOBODY, Group
@@ -12,7 +13,7 @@ from mombroker.broker.groups.outbox import Entry
 from mombroker.broker.names import name_of
 from mombroker.broker.topic.order import Order
 from mombroker.broker.wire import note_of
-from mombroker.core.errors import MomError, UnknownName
+from mombroker.core.errors import MomError, UnknownName, UnknownNotification
 from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND
 from mombroker.core.groups.view import VIEW
 from mombroker.core.ids import home_of
@@ -68,8 +69,13 @@ class Deeds:
         """Is it out of a group, and has not reacted to the View that says so?"""
         if self.members.find(group, agent) is not None:
             return False
-        views = [note_of(message) for message in self.inbox(agent) if message.type == VIEW]
-        return any(note.group == group and agent not in note.members for note in views)
+        for message in self.inbox(agent):
+            if message.type == VIEW:
+                with suppress(UnknownNotification):  # the agent will say so
+                    note = note_of(message)
+                    if note.group == group and agent not in note.members:
+                        return True
+        return False
 
     def may_join(self, agent: str) -> None:
         """Raises MomError."""
