@@ -575,7 +575,9 @@ class Session:
         else:
             message_id = f"{delivery.id}{self._stamp}{tag}"
             self.unsettled.add(tag, name, message_id, mode == "client")
-        self.output.append(replies.message(delivery, message_id, self.version, self._named(name), heads))
+        sub = self.subs.get(name)  # as _named, without a call
+        named = sub is None or sub.named
+        self.output.append(replies.message(delivery, message_id, self.version, named, heads))
 
     def _named(self, sub: str) -> bool:
         """Is it told the name of a subscription?"""
