@@ -79,6 +79,7 @@ class Session(Native):
     homes     what it has consumed from
     endings   what else has a number and waits for an answer, as the end of a durable subscription: home, and receipt
     key, until, reason, room   what the first of `commands` waits for, up to when; see Wait in waiting.py
+    awaited   what `until` is of
     unplaced  what it has published in total order, and has no place yet
     late      what has come for it while its subscriptions are judged again; None: they are
     gone      the client has left behind the commands that it still has its turns for
@@ -97,6 +98,7 @@ class Session(Native):
         self.sender = opened.client_id or id
         self.commands: deque[Command] = deque()  # not obeyed yet
         self.key, self.until, self.reason, self.room = "", 0, "", False
+        self.awaited = ""
         self.unplaced: Unplaced | None = None
         self.gone = self.ended = False
         self.number = 0  # of the last consumer, or ending

@@ -53,8 +53,10 @@ class Waiting:
         self._alarm, self._obey, self._settle, self._refuse = alarm, obey, settle, refuse
 
     def hold(self, session: Session, wait: Wait) -> None:
-        """Its commands wait."""
-        if not session.until:
+        """Its commands wait. Who waits for something else than before, as for room in a queue where a place in an order
+        was waited for, has all the time that this has."""
+        if not session.until or session.awaited != wait.key:
+            session.awaited = wait.key
             session.until = times.after(self.tx.now, times.of_seconds(wait.seconds))
             self._alarm(session.until)
         session.key, session.reason, session.room = wait.key, wait.reason, wait.room

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
 from mombroker.broker.topic.topic import Topic
 from tests.broker.bench import THREE, Broker
@@ -128,6 +130,23 @@ def test_a_home_that_is_down_keeps_what_is_published_and_refuses_what_waits_behi
     assert reader.texts == []
     up(b, "b")
     assert reader.texts == ["1"] and receipts(client) == ["1"]
+
+
+@pytest.mark.parametrize("place, room", [(30.0, 2.0), (5.0, 20.0)])
+def test_who_has_waited_for_a_place_waits_for_room_in_a_queue_as_long_as_that_says(place, room):
+    b = bus(block_seconds=place)
+    b.ask("a", "set_policy", match=Q, values={"max_messages": 1, "block_seconds": room})
+    b.connect("a").send(Q, "full")
+    b.cut("a", "b")
+    client = b.connect("a", strict=False).do(*sends("1"), *sends("2", to=Q))
+    b.later(4)
+    b.join("a", "b")
+    b.pump()
+    assert receipts(client) == ["1"] and client.refusals == []
+    b.later(room - 0.5)
+    assert client.refusals == []
+    b.later(1)
+    assert client.refusals == [f"queue:q is full, and was so for {room:g} s"]
 
 
 def test_a_transaction_is_sent_in_turn_though_its_client_and_its_server_go():
