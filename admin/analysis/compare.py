@@ -111,10 +111,11 @@ def _grouped(table: pa.Table, column: str) -> dict[str, dict[str, Sum]]:
     return found
 
 
-def figures(sums: Sums, price: float = 0.0) -> Figures:
+def figures(sums: Sums, price: float | None = None) -> Figures:
     """Totals, and what they are a message, a packet or a copy; null where there is nothing to divide. Times are ms.
 
-    `price` is that of a GB on a link. Bytes on the wire, and of disks, are null where servers did not log them.
+    `price` is that of a GB on a link; without it the figure is null. Bytes on the wire, and of disks, are null where
+    servers did not log them.
     """
     wire, wal, disk = (sums[name].total if name in sums.every else None for name in METERED)
     messages, packets, hold, whole = (sums[name].count for name in ("sends", "packets", "hold", "whole"))
@@ -142,7 +143,7 @@ def figures(sums: Sums, price: float = 0.0) -> Figures:
         "wire_per_packet": None if wire is None else _ratio(wire, packets),
         "control_pct_of_wire": None if wire is None else _ratio(100 * sums["packets"].total, wire),
         "disk_per_message": None if disk is None else _ratio(disk, messages),
-        "price": None if wire is None else round(wire / GB * price, 6),
+        "price": None if wire is None or price is None else round(wire / GB * price, 6),
         "ints_per_packet": _ratio(sums["ints"].total, packets),
         "hops_per_copy": _ratio(sums["hops"].total, sums["hops"].count),
         "rows_per_message": _ratio(sums["commits"].total, messages) if commits else None,
@@ -182,7 +183,7 @@ WHYS = (
 )
 
 
-def compare(a: pa.Table, b: pa.Table, price: float = 0.0) -> Figures:
+def compare(a: pa.Table, b: pa.Table, price: float | None = None) -> Figures:
     """Of two periods' roll-ups: `figures` side by side, `topology`, how domains differ, and `why`, which places a
     change comes from, the largest first."""
     one, other = Sums.of(a), Sums.of(b)
@@ -279,7 +280,7 @@ OF_PLACES = ("packets", "ints", "relays", "forwards", "hold", "wire_bytes")  # w
 FROM_PEER = ("forwards", "hold")  # rows of the server that something came to
 
 
-def trend(table: pa.Table, hours: int, of: str = "all", price: float = 0.0) -> list[Figures]:
+def trend(table: pa.Table, hours: int, of: str = "all", price: float | None = None) -> list[Figures]:
     """The figures of each period of so many hours, in order; with `of` those of each place then. `price`: of a GB."""
     if of in ("domain", "link"):
         table = table.filter(pc.is_in(table["figure"], pa.array(OF_PLACES)))

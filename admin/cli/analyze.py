@@ -88,7 +88,7 @@ def report(
     html: Path | None,
     advise: bool,
     check: bool,
-    price: float,
+    price: float | None,
     since: datetime | None,
     until: datetime | None,
     master: str,
@@ -136,7 +136,7 @@ def report(
         figures["holes"] = holes
         if found and topology is not None and isinstance(folder, Path):
             extra("audit.chains").explain(figures["findings"], topology, folder)
-    for row in [figures["totals"], *figures["domains"], *figures["links"]] if price else ():
+    for row in [figures["totals"], *figures["domains"], *figures["links"]] if price is not None else ():
         row["price"] = None if row["wire_bytes"] is None else round(row["wire_bytes"] / books.GB * price, 6)
     if advise and topology is not None:
         try:

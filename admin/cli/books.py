@@ -22,7 +22,7 @@ PLACES = (
     "disk_bytes,hold_ms,hold_p95_ms"
 )
 PRICE = click.option(
-    "--price-per-gb", "price", type=options.Number(min=0), default=0.0,
+    "--price-per-gb", "price", type=options.Number(min=0),
     help="What a GB costs on a link, in your currency: `price` is that of all bytes that servers wrote to each other.",
 )  # fmt: skip
 EXPORT = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -43,7 +43,7 @@ def trend(
     export: Path,
     by: str,
     of: str,
-    price: float,
+    price: float | None,
     since: datetime | None,
     until: datetime | None,
     output: str,
@@ -79,7 +79,7 @@ def trend(
 )  # fmt: skip
 @PRICE
 @form_option("table")
-def compare(a: str, b: str, alerts: tuple[str, ...], price: float, output: str) -> None:
+def compare(a: str, b: str, alerts: tuple[str, ...], price: float | None, output: str) -> None:
     """Tell what has changed from one period to another, and where that comes from.
 
     A and B are exports, or hours of one: DIR@2026-03-01 is a day, DIR@2026-03-01T12:00 an hour, and
@@ -94,6 +94,8 @@ def compare(a: str, b: str, alerts: tuple[str, ...], price: float, output: str) 
     """
     comparing = extra("analysis.compare")
     rules = [comparing.Alert.of(each) for each in alerts]
+    if price is None and any(rule.figure == "price" for rule in rules):
+        raise click.UsageError("an alert on the price needs one: name it by --price-per-gb")
     periods = [comparing.Period.of(each) for each in (a, b)]
     found: dict[str, Any] = comparing.compare(*[period.read() for period in periods], price)
     found["alerts"] = comparing.raised(rules, found["figures"])

@@ -157,6 +157,7 @@ def test_places_have_their_figures_and_their_price():
     # What came to b over that link is told by b.
     assert (link["packets"], link["wire_bytes"], link["price"], link["hold_ms"]) == (10, 2 * 10**9, 0.1, 2)
     (domain,) = compare.trend(table, 24, "domain")
+    assert domain["price"] is None and compare.trend(table, 24, "domain", 0.0)[0]["price"] == 0
     assert (domain["domain"], domain["control_pct_of_wire"], domain["wire_per_packet"]) == ("core", 0.0, 2e8)
     (whole,) = compare.trend(table, 24)
     assert (whole["messages"], whole["packets_per_message"], whole["disk_bytes"]) == (5, 2, None)
@@ -196,3 +197,5 @@ def test_the_commands(copied):
     assert run.exit_code == 0 and {each["change_pct"] for each in json.loads(run.stdout)["figures"]} <= {0, None}
     run = CliRunner().invoke(cli, ["analyze", "compare", str(copied), str(copied), "--alert", "messages>1"])
     assert run.exit_code == 4 and "alert: messages>1" in run.output
+    run = CliRunner().invoke(cli, ["analyze", "compare", str(copied), str(copied), "--alert", "price>1"])
+    assert run.exit_code == 2 and "an alert on the price needs one: name it by --price-per-gb" in run.output
