@@ -14,7 +14,7 @@ DEEPEST = 8  # parts of a key that have a line: no key of a topology file has mo
 PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 PATH = rf"{PART}(?:[ \t]*\.[ \t]*{PART})*"
 STATEMENT = re.compile(
-    rf"\s*(?:\#[^\n]*\s*)*(?:(?P<open>\[\[?)[ \t]*(?P<header>{PATH})[ \t]*\]\]?|(?P<key>{PATH})[ \t]*=)"
+    rf"\s*+(?:\#[^\n]*+\s*+)*+(?:(?P<open>\[\[?)[ \t]*(?P<header>{PATH})[ \t]*\]\]?|(?P<key>{PATH})[ \t]*=)"
 )
 TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|\'{3}.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[{]|[\]}]|\n|[^"'\#\[\]{}\n]+''',

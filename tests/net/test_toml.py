@@ -78,3 +78,9 @@ def test_a_table_is_read_back_without_what_is_none(table):
     write(out, "[two]", {"after": 1})
     written = {name: value for name, value in table.items() if value is not None}
     assert tomllib.loads("\n".join(out)) == {"one": written, "two": {"after": 1}}
+
+
+def test_a_comment_at_the_end_is_no_key_and_a_long_one_takes_no_time():
+    """It was looked at from each of its characters: hours for a million of them."""
+    assert key_lines("a = 1\n[t]\nb = 2\n# c = 3\n# d") == {("a",): 1, ("t",): 2, ("t", "b"): 3}
+    assert key_lines("a = 1\n# " + "x" * 1_000_000) == {("a",): 1}
