@@ -1,5 +1,6 @@
 """`mom topology plan`, `apply`, `export`, `history`: the topology that a bus goes by, and how it is changed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,8 +97,8 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     stand, found = _planned(wanted, current, drop)
     if output != "json":
         _tell(found)
-    if not found.lines:
-        _nothing_more(file, stand, found, wait, output)
+    if not found.lines or found.under_way:
+        _nothing_more(file, stand, wanted, found, wait, output)
         return
     asked = next(stands.answering(stand, stand.topology.registry), None)
     if asked is None:
@@ -129,7 +130,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         done = change(wanted, number)
     renew(file, done["revision"])
     if done.get("begun") and wait:
-        wait_for(wanted, done["revision"])
+        wait_for(_at_hand(stand, wanted), done["revision"])
     if output == "json":
         echo_json({"revision": done["revision"], "changes": found.lines, "over": wait or not done.get("begun")})
     elif done.get("begun") and not wait:
@@ -138,16 +139,16 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         click.echo(f"revision {done['revision']} is in force")
 
 
-def _nothing_more(file: Path, stand: "Stand", found: "Plan", wait: bool, output: str) -> None:
+def _nothing_more(file: Path, stand: "Stand", wanted: "Topology", found: "Plan", wait: bool, output: str) -> None:
     """What is wanted is in force, or about to be: a change that is under way is waited for, as by who began it."""
     if found.refused:
         raise MomError(f"this cannot be applied now: {found.refused}")
-    number = stand.number
+    number = found.under_way or stand.number
     renew(file, number)
     if found.under_way and wait:
-        wait_for(stand.topology, number)
+        wait_for(_at_hand(stand, wanted), number)
     if output == "json":
-        echo_json({"revision": number, "changes": [], **({"over": wait} if found.under_way else {})})
+        echo_json({"revision": number, "changes": found.lines, **({"over": wait} if found.under_way else {})})
     elif found.under_way and wait:
         click.echo(f"revision {number} is in force")
 
@@ -195,6 +196,14 @@ def _look(file: "Topology") -> "Stand":
     from mombroker.admin.topology import stand
 
     return stand.look(file)
+
+
+def _at_hand(stand: "Stand", wanted: "Topology") -> "Topology":
+    """The topology that is wanted, whose servers are asked where they are: its file may lie elsewhere than they do."""
+    now = stand.topology.servers
+    return replace(
+        wanted, servers={name: now.get(name, server) for name, server in wanted.servers.items()}, checked=False
+    )
 
 
 def _wanted(file: Path) -> "Topology":

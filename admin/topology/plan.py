@@ -37,7 +37,8 @@ class Plan:
     waiting   what is under way in these domains now, a phrase each
     holds     leaver -> what it still has
     moves     what is on its way from there to another server, a line each
-    under_way to which revision a change is under way, if nothing is to be changed; 0: to none
+    under_way to which revision a change is under way, if nothing is to be changed, or if that is what a change has
+              begun to bring; 0: to none
     first     the topology that is needed before, by which newcomers are attached; None if the change takes one step
     down      servers that do not answer; `hidden` may run, but cannot be asked from this machine
     needed    of these, those that the change has to wait for
@@ -79,8 +80,10 @@ class Plan:
     def words(self) -> Iterator[str]:
         """The plan in lines, without its costs."""
         change = self.change
-        going_on = self.under_way == self.number > 0
-        yield f"revision {self.number}: {GOES_ON if going_on else KINDS[change.kind]}"
+        if self.under_way and not self.refused:
+            yield f"revision {self.under_way}: {GOES_ON}"
+        else:
+            yield f"revision {self.number}: {KINDS[change.kind]}"
         yield from (f"  {line}" for line in [*self.lines, *self.moves])
         if self.first is not None:
             yield (
@@ -126,6 +129,8 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
     pauses = [name for name in change.inside if name in old.servers and name in new.servers]
     made = Plan(stand.number, change, told(old, new), pauses)
     made.down, made.hidden = stand.of_state(DOWN), stand.of_state(HIDDEN)
+    if change.kind in (Kind.NOTHING, Kind.FREEZE) and _under_way(stand, made, new):
+        return made
     made.first = steps.first(old, new, change)
     if change.kind is Kind.FREEZE:
         made.needed = [name for name in made.down if name in change.inside]
@@ -136,7 +141,6 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
     if costly and change.kind in (Kind.ATTACH, Kind.FREEZE):
         made.costs = compared(old, new, recent(stand))
     if change.kind is Kind.NOTHING:
-        _end_of(stand, made)
         return made
     if new.revision not in (0, stand.number):
         made.refused = made_from.refusal(new, stand.number, past(stand))
@@ -147,13 +151,19 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
     return made
 
 
-def _end_of(stand: Stand, made: Plan) -> None:
-    """What is wanted is in force somewhere: is it everywhere, and to stay so?"""
+def _under_way(stand: Stand, made: Plan, new: Topology) -> bool:
+    """Is what is wanted what a change has begun to bring? It is in force somewhere already, or nobody has switched yet.
+    Another change, which would take back what is in force, refuses the plan."""
     silent = {name: seen.why for name, seen in stand.servers.items() if seen.state != UP}
     rows = under_way.statuses(stand.topology, silent)
-    made.under_way, made.waiting = under_way.change(rows), list(under_way.waits(rows))
-    if made.under_way > stand.number:
-        made.refused = f"a change to revision {made.under_way} of the topology is under way: see `mom topology status`"
+    if made.change.kind is Kind.FREEZE:
+        made.under_way = under_way.begun(rows, revision.digest_of(revision.text_of(new)))
+    else:
+        number = made.under_way = under_way.change(rows)
+        if number > stand.number:
+            made.refused = f"a change to revision {number} of the topology is under way: see `mom topology status`"
+    made.waiting = list(under_way.waits(rows)) if made.under_way else []
+    return made.under_way > 0
 
 
 def _judged(stand: Stand, new: Topology, change: Change) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mombroker.admin.topology.stand import PATIENCE_S, of_all
 from mombroker.core.errors import MomError
+from mombroker.core.reconfiguration import FROZEN
 from mombroker.core.topology import Topology
 from mombroker.net import adminclient
 
@@ -52,6 +53,13 @@ def change(rows: Rows) -> int:
     return max((each for row in rows for each in (row["change"], row["bus"].get("change", 0))), default=0)
 
 
+def begun(rows: Rows, digest: str) -> int:
+    """The number of the revision that a change which has begun brings, if that is the one of a digest; else 0. Servers
+    of an older version do not tell."""
+    told = [each for row in rows for each in (row, row["bus"]) if each.get("digest") == digest]
+    return max((each["change"] for each in told if each["phase"] == FROZEN), default=0)
+
+
 def left(rows: Rows) -> list[str]:
     """Who has still to switch, as the registry says; nobody if no change is under way, or the registry does not say."""
     return next((row["bus"]["waits_for"] for row in rows if row["bus"]), [])
@@ -60,8 +68,9 @@ def left(rows: Rows) -> list[str]:
 def waits(rows: Rows) -> Iterator[str]:
     """What the change waits for, a sentence each: of servers that have not switched, or do not answer."""
     late = left(rows)
+    nobody = all(row["phase"] == UNKNOWN for row in rows)
     for row in rows:
-        if row["server"] in late or row["phase"] == "frozen":
+        if row["server"] in late or row["phase"] == FROZEN or nobody:
             reasons = ", ".join(row["waits_for"][:3])
             if row["phase"] == UNKNOWN:
                 yield reasons

@@ -28,6 +28,7 @@ from mombroker.core.reconfiguration import (
     read_values,
 )
 from mombroker.core.replicated import Replication
+from mombroker.core.revision import digest_of
 from mombroker.core.topology import listed
 from mombroker.core.truth import Truth, more_of
 
@@ -196,8 +197,8 @@ class Coordinator:
         if run is None:
             return {}
         return {
-            "change": run.number, "id": run.id, "phase": run.phase, "inside": list(run.inside),
-            "waits_for": list(run.left),
+            "change": run.number, "id": run.id, "phase": run.phase, "digest": digest_of(run.text),
+            "inside": list(run.inside), "waits_for": list(run.left),
         }  # fmt: skip
 
     def check(self) -> None:

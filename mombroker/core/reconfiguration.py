@@ -415,9 +415,12 @@ class Reconfiguration:
     # -- for operators -----------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """The phase, how much waits at the gate, and what the server waits for."""
+        """The phase, how much waits at the gate, what the server waits for, and before the switch what it leads to."""
         plan = self.plan
-        row = {"revision": self.truth.number, "phase": "", "change": 0, "gate": len(self.channel.gate), "waits_for": []}
+        row = {
+            "revision": self.truth.number, "phase": "", "change": 0, "digest": "", "gate": len(self.channel.gate),
+            "waits_for": [],
+        }  # fmt: skip
         if plan is None:
             return row
         waits = [f"the mark of {server}" for server in plan.inside if server not in self.marks]
@@ -425,7 +428,10 @@ class Reconfiguration:
             waits += self._under_way()
             if self._sought:
                 waits.append("its neighbours, to switch before it leaves")
-        return row | {"phase": plan.phase, "change": plan.number, "waits_for": waits if plan.phase == FROZEN else []}
+        return row | {
+            "phase": plan.phase, "change": plan.number, "digest": revision.digest_of(plan.text) if plan.text else "",
+            "waits_for": waits if plan.phase == FROZEN else [],
+        }  # fmt: skip
 
     def check(self) -> None:
         plan, (behind, _) = self.plan, self.channel.gate.closed.get(AGENT, (frozenset(), False))

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from mombroker.core.errors import MomError
@@ -49,6 +50,7 @@ def text_of(topology: Topology) -> str:
     return text
 
 
+@lru_cache(maxsize=4)  # it is asked over and over while domains change
 def digest_of(text: str) -> str:
     """Equal for texts that say the same; the order of servers, domains and agents says nothing."""
     told = json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -168,6 +168,48 @@ def test_a_change_that_is_under_way_is_told_and_waited_for(bus, files, change):
         assert f"this cannot be applied now: a change to revision {was + 1} of the topology is under way" in told
 
 
+def test_what_a_change_has_begun_to_bring_is_waited_for_where_nobody_has_switched(bus, files, monkeypatch):
+    was, (file, _) = number(bus), files
+    edit(file, 'ordering = "matrix"', 'ordering = "vector"')
+    digest, ask, asked = revision.digest_of(revision.text_of(config.load(file))), under_way.statuses, []
+
+    def statuses(*given):
+        asked.append(given)
+        rows = ask(*given)
+        begun = {"change": was + 1, "phase": "frozen", "digest": digest}
+        if len(asked) % 3 == 1:  # the registry does not answer
+            rows[1] |= begun | {"waits_for": ["the mark of a"]}
+            rows[0] |= {"phase": under_way.UNKNOWN, "waits_for": ["a does not answer"]}
+        elif len(asked) % 3 == 2:  # to be waited for
+            rows[0]["bus"] = begun | {"inside": ["a", "b"], "waits_for": ["b"]}
+        else:
+            rows = [row | {"revision": was + 1} for row in rows]
+        return rows
+
+    monkeypatch.setattr(under_way, "statuses", statuses)
+    told = bus.mom("topology", "plan", str(file)).stdout.splitlines()
+    assert told[0].startswith(f"revision {was + 1}: this change is under way")
+    assert "  ~ domain x: matrix -> vector" in told and "b waits for the mark of a" in told
+    done = bus.mom("topology", "apply", str(file), "--yes")
+    assert done.stdout.endswith(f"revision {was + 1} is in force\n") and config.load(file).revision == was + 1
+    # What has not begun may still be refused, so that nobody waits for it.
+    asked_by = {"change": 9, "phase": "ready", "digest": digest}
+    assert under_way.begun([{**asked_by, "bus": asked_by}], digest) == 0
+    assert under_way.begun([{**asked_by, "bus": asked_by | {"phase": "frozen"}}], "other") == 0
+    assert under_way.begun([{"change": 9, "phase": "frozen", "bus": {}}], digest) == 0, "of an older version"
+
+
+def test_a_file_that_lies_elsewhere_than_the_servers_is_applied_and_its_end_seen(bus, files, tmp_path):
+    was, file = number(bus), tmp_path / "bus.toml"
+    text = files[0].read_text()
+    assert 'data = "a"' in text, "which is beside the other file"
+    for at, order in ((was, "ks"), (was + 1, "matrix")):
+        edited = text.replace('ordering = "matrix"', f'ordering = "{order}"')
+        file.write_text(edited.replace(f"revision = {was}\n", f"revision = {at}\n"))
+        told = bus.mom("topology", "apply", str(file), "--now", str(bus.file), "--yes").stdout
+        assert told.endswith(f"revision {at + 1} is in force\n") and config.load(file).revision == at + 1
+
+
 def test_the_stores_do_not_know_the_key():
     bare, marked = generate("bus", 4), generate("bus", 4)
     marked.revision = 5

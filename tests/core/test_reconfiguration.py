@@ -13,7 +13,7 @@ from mombroker.core.events import Admin, ClientCommands, ClientOpened, StoreSize
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
-from mombroker.core.revision import text_of
+from mombroker.core.revision import digest_of, text_of
 from mombroker.core.topology import Domain
 from mombroker.core.truth import EPOCH_BITS
 from mombroker.sim.domains import without_clashes
@@ -130,6 +130,8 @@ def test_a_gate_that_is_full_holds_clients_back():
 def test_a_change_that_has_begun_is_not_aborted_and_no_other_begins():
     bus = frozen()
     assert "has begun, and goes on by itself" in bus.ask("a", "topology_abort")
+    told, status = digest_of(text_of(made(NEW))), bus.ask("b", "topology_status")
+    assert status["digest"] == told == bus.ask("a", "topology_status")["bus"]["digest"] and status["phase"] == "frozen"
     assert "is under way, and waits for a, b, c and d" in apply(bus, {"x": "abcde"})
     assert "ask it to abort" in bus.ask("b", "topology_abort")
 
