@@ -27,8 +27,10 @@ td.n { text-align: right; font-variant-numeric: tabular-nums } th[title] { text-
 figure { margin: 0; min-width: 0 } figcaption, .facts div { color: var(--soft) }
 .facts { display: flex; flex-wrap: wrap; gap: .8em 2.2em; margin: 1em 0 }
 .facts b { display: block; font-size: 1.3em; font-weight: 600; color: var(--ink); font-variant-numeric: tabular-nums }
-svg { max-width: 100%; height: auto } svg text { fill: var(--ink); paint-order: stroke; stroke: var(--ground);
-  stroke-width: 3px } svg text.soft { fill: var(--soft) } .dot { fill: var(--soft) } .bar { fill: var(--bar) }
+svg { max-width: 100%; height: auto; font-size: 12px }
+svg text { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 3px }
+svg text.soft { fill: var(--soft) } .dot { fill: var(--soft) } .bar { fill: var(--bar) }
+@media (max-width: 40em) { svg.map { font-size: 18px } } .key { white-space: nowrap }
 .grid { stroke: var(--line) } .empty { fill: none; stroke: var(--line) } .curve { stroke-width: 1.5 }
 .c0 { fill: var(--one); color: var(--one) } .c1 { fill: var(--two); color: var(--two) }
 .curve.c0 { stroke: var(--one) } .curve.c1 { stroke: var(--two) }
@@ -56,7 +58,9 @@ WORDS = {  # of columns, and of what is told by them
     "rest": "what the sums of the four leave of all (below the table)",
     "held": "over time: messages that wait for their causes, in the mean; in tables: how many have waited",
     "rows": "of an advice: rows of out-queues and clocks that a message makes servers write",
-    "price": "of an advice: control bytes, and each packet at what it weighs beside these: the bytes on all links",
+    "price": "of wire bytes, in your currency; of an advice: control bytes, and each packet at what it weighs beside "
+    "these: the bytes on all links",
+    "topology": "of an advice: flat is one domain for all; bus √n domains of √n servers, joined by one more",
     "busiest": "of an advice: the router that passes on most, and its share of all copies",
     "fit": "of an advice: how much cheaper than the same domains with servers dealt at random",
     "p50, p95, p99": "half, 95 and 99 of a hundred take no longer; off by 0.4 % at most",
@@ -219,7 +223,7 @@ def _table(rows: Sequence[Figures]) -> str:
 
 
 def _head(name: str) -> str:
-    shown = name.replace("_", " ")
+    shown = (f"{name[:-2]} a second" if name.endswith("_s") else name).replace("_", " ")
     told = next((text for word, text in WORDS.items() if shown == word or shown.startswith(f"{word} ")), "")
     return f'<th title="{escape(told)}">{escape(shown)}</th>' if told else f"<th>{escape(shown)}</th>"
 

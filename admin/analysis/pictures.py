@@ -13,7 +13,8 @@ Figures = Mapping[str, Any]
 Spots = Mapping[tuple[str, bool], tuple[float, float]]
 
 MOST = 400  # links in a picture, the heaviest
-WIDE, HIGH = 560, 440
+WIDE, HIGH = 560, 440  # of a map, the latter at most
+SIDE, EDGE = 30, 24  # of it, left free
 BARS = 24  # in a chart, the longest
 NAME = 14  # characters of a name in a picture
 CELLS = 40  # servers of a heat map, the busiest
@@ -33,9 +34,9 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _svg(wide: int, high: int, lines: Iterable[str], caption: str) -> str:
+def _svg(wide: int, high: int, lines: Iterable[str], caption: str, kind: str = "chart") -> str:
     return (
-        f'<figure><svg width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" font-size="12" role="img">'
+        f'<figure><svg width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" class="{kind}" role="img">'
         f"{''.join(lines)}</svg><figcaption>{caption}</figcaption></figure>"
     )
 
@@ -58,15 +59,20 @@ def colour(value: float, steps: tuple[float, float, float]) -> str:
 
 
 def key(steps: tuple[float, float, float], unit: str) -> str:
-    marks = (f'<span style="color:{colour(each, steps)}">&#9632;</span> {each:g}{unit}' for each in steps)
-    return " ".join(marks)
+    return " ".join(_mark(f'style="color:{colour(each, steps)}"', f"{each:g}{unit}") for each in steps)
+
+
+def _mark(drawn: str, name: str) -> str:
+    """A square and what it stands for, on one line."""
+    return f'<span class="key"><span {drawn}>&#9632;</span> {escape(name)}</span>'
 
 
 # -- maps --------------------------------------------------------------------------------------------------------------
 
 
 def placed(domains: Mapping[str, Iterable[str]]) -> Spots:
-    """Where the domains and servers of a map are: by name, and whether it is a domain."""
+    """Where the domains and servers of a map are: by name, and whether it is a domain. It is as wide as a picture, and
+    not higher than it has to be."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -74,8 +80,20 @@ def placed(domains: Mapping[str, Iterable[str]]) -> Spots:
         graph.add_edges_from(((domain, True), (server, False)) for server in servers)
     if not graph:
         return {}
-    spots = nx.spring_layout(graph, seed=1, iterations=80)
-    return {node: (30 + (x + 1) / 2 * (WIDE - 60), 24 + (y + 1) / 2 * (HIGH - 48)) for node, (x, y) in spots.items()}
+    found = nx.spring_layout(graph, seed=1, iterations=80)
+    xs, ys = ([spot[axis] for spot in found.values()] for axis in (0, 1))
+    lying = max(xs) - min(xs) >= max(ys) - min(ys)
+    left, right, top = (min(xs), max(xs), min(ys)) if lying else (min(ys), max(ys), min(xs))
+    across, down = (WIDE - 2 * SIDE) / ((right - left) or 1), (HIGH - 2 * EDGE) / ((right - left) or 1)
+    return {
+        node: (SIDE + (x - left) * across, EDGE + (y - top) * down)
+        for node, spot in found.items()
+        for x, y in [spot if lying else spot[::-1]]
+    }
+
+
+def _map(spots: Spots, lines: Iterable[str], caption: str) -> str:
+    return _svg(WIDE, ceil(max(y for _, y in spots.values()) + EDGE), lines, caption, "map")
 
 
 def links(rows: Sequence[Figures], value: str, caption: str, unit: str, steps: tuple[float, float, float]) -> str:
@@ -96,7 +114,7 @@ def links(rows: Sequence[Figures], value: str, caption: str, unit: str, steps: t
         title = f"{a} – {b}: {worst:,}{unit}, {packets:,} packets"
         drawn.append(_line(spots[a, False], spots[b, False], colour(worst, steps), 1 + 4 * packets / heavy, title))
     drawn += _nodes(spots, set())
-    return _svg(WIDE, HIGH, drawn, f"{caption}: {key(steps, unit)}; thick links carry many packets")
+    return _map(spots, drawn, f"{caption}: {key(steps, unit)}; thick links carry many packets")
 
 
 def topology(domains: Mapping[str, Figures], caption: str) -> str:
@@ -107,12 +125,12 @@ def topology(domains: Mapping[str, Figures], caption: str) -> str:
         for server in each["servers"]:
             count[server] = count.get(server, 0) + 1
     drawn = [
-        _line(spots[name, True], spots[server, False], "var(--line)", 1, f"{server} is in {name}, {each['ordering']}")
+        _line(spots[name, True], spots[server, False], "var(--soft)", 1, f"{server} is in {name}, {each['ordering']}")
         for name, each in domains.items()
         for server in each["servers"]
     ]
     routers = {server for server, times in count.items() if times > 1}
-    return _svg(WIDE, HIGH, [*drawn, *_nodes(spots, routers)], f"{escape(caption)}; routers are larger")
+    return _map(spots, [*drawn, *_nodes(spots, routers)], f"{escape(caption)}; routers are larger")
 
 
 def _line(a: tuple[float, float], b: tuple[float, float], stroke: str, width: float, title: str) -> str:
@@ -129,7 +147,8 @@ def _nodes(spots: Spots, routers: set[str]) -> Iterable[str]:
         else:
             size = 6 if name in routers else 4
             yield f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="dot"/>'
-            yield f'<text x="{x + 6:.0f}" y="{y - 5:.0f}">{short(name)}</text>'
+            shift, anchor = (-6, "end") if x > WIDE / 2 else (6, "start")  # within the picture
+            yield f'<text x="{x + shift:.0f}" y="{y - 5:.0f}" text-anchor="{anchor}">{short(name)}</text>'
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------
@@ -182,12 +201,12 @@ def times(caption: str, rows: Sequence[Figures], values: Mapping[str, str], unit
                 lines.append(
                     f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" class="c{place}"><title>{escape(title)}</title></circle>'
                 )
-    names = ", ".join(f'<span class="c{at}">&#9632;</span> {escape(each)}' for at, each in enumerate(values.values()))
+    names = ", ".join(_mark(f'class="c{at}"', each) for at, each in enumerate(values.values()))
     return _svg(wide, high, lines, f"{escape(caption)}, {escape(unit)}: {names}")
 
 
 def heat(rows: Sequence[Figures], order: Sequence[str]) -> str:
-    """Messages from server (row) to server (column), darker by the logarithm; servers of a domain are side by side."""
+    """Messages from server (row) to server (column), stronger by the logarithm; those of a domain are side by side."""
     load: dict[str, int] = {}
     for row in rows:
         for end in ("from", "to"):
@@ -198,7 +217,8 @@ def heat(rows: Sequence[Figures], order: Sequence[str]) -> str:
     if not names:
         return ""
     most = max(row["messages"] for row in rows) or 1
-    size, left, top, lines = max(9, min(22, 440 // len(names))), 92, 92, list[str]()
+    size, lines = max(9, min(22, 440 // len(names))), list[str]()
+    left = top = 10 + 6 * min(NAME, max(map(len, names)))
     at = {name: number * size for number, name in enumerate(names)}
     for name, y in at.items():
         lines.append(f'<text x="{left - 4}" y="{top + y + size - 2}" text-anchor="end">{short(name)}</text>')
@@ -215,7 +235,7 @@ def heat(rows: Sequence[Figures], order: Sequence[str]) -> str:
                 f'height="{size - 1}" class="bar" opacity="{share:.2f}"><title>{escape(title)}</title></rect>'
             )
     few = f"; the {len(names)} busiest of {len(load)} servers" if len(load) > len(names) else ""
-    caption = f"Messages from server (row) to server (column), 1 to {most:,}, darker by the logarithm{few}"
+    caption = f"Messages from server (row) to server (column), 1 to {most:,}, stronger by the logarithm{few}"
     return _svg(left + side + 4, top + side + 4, lines, caption)
 
 
@@ -238,7 +258,7 @@ def front(points: Sequence[Figures]) -> str:
         title = f"{row['control_bytes']:,} control bytes, {row['packets']:,} packets, {row['delay_ms']:,} ms"
         lines.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="5" class="{_which(row)}"><title>{title}</title></circle>')
         lines.append(f'<text x="{x + 8:.0f}" y="{y - 5:.0f}">{row["number"]}</text>')
-    marks = '<span class="c0">&#9632;</span> current <span class="c1">&#9632;</span> proposed'
+    marks = " ".join(_mark(f'class="c{at}"', name) for at, name in enumerate(("current", "proposed")))
     return _svg(wide, high, lines, f"The front: control bytes (up) and packets (across) of a message; {marks}")
 
 

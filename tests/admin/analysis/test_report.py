@@ -1,5 +1,6 @@
 """What report.py makes of the small results that Spark gives it, without Spark; and the page of that."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -349,10 +350,26 @@ def test_the_heat_map_has_a_square_for_each_pair_and_servers_of_a_domain_side_by
     assert "the 40 busiest of 61 servers" in drawn and "b59" in drawn and "b3:" not in drawn
 
 
+@pytest.mark.parametrize("servers", [2, 3, 9, 40])
+def test_a_map_is_as_wide_as_its_picture_no_higher_than_it_has_to_be_and_has_its_names_within(servers):
+    chain = {f"d{at}": {"ordering": "ks", "servers": [f"server{at:08}", f"server{at + 1:08}"]} for at in range(servers)}
+    drawn = pictures.topology(chain, "A chain")
+    wide, high = (int(size) for size in re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn).groups())
+    spots = [(int(x), int(y)) for x, y in re.findall(r'<circle cx="(\d+)" cy="(\d+)"', drawn)]
+    assert (min(x for x, _ in spots), max(x for x, _ in spots)) == (30, wide - 30)
+    assert 24 <= min(y for _, y in spots) and max(y for _, y in spots) <= high - 24 and high <= pictures.HIGH
+    names = re.findall(r'<text x="(\d+)" y="\d+" text-anchor="(start|end)">([^<]+)</text>', drawn)
+    assert len(names) == servers + 1
+    for x, anchor, name in names:  # on a phone a letter takes 11 of its units at most
+        assert 0 <= int(x) + (11 * len(name) if anchor == "start" else -11 * len(name)) <= wide
+
+
 def test_the_page_fits_a_phone_and_the_dark_and_explains_its_words():
     text = page.page(figures(log()), None)
     assert 'content="width=device-width, initial-scale=1"' in text and "prefers-color-scheme: dark" in text
     assert "<h2>Words and units</h2>" in text and '<th title="sends, each to one agent' in text
+    assert "svg.map { font-size: 18px }" in text and '<span class="key"><span style="color:#6a9cc8">' in text
+    assert page._head("packets_s").endswith(">packets a second</th>") and page._head("rows_s").count("a second") == 1
 
 
 def test_a_finding_is_a_sentence():
