@@ -35,12 +35,14 @@ def renew(file: Path, number: int) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """In the place of what is there, with its mode, and its owner where the system allows that. Raises OSError or
-    MomError."""
+    """In the place of what is there, with its mode, and its owner and group where the system allows that. Raises
+    OSError or MomError."""
     if not os.access(path, os.W_OK):
         raise PermissionError(path)
     with whole(path) as draft:
         draft.write_bytes(content)
-        shutil.copymode(path, draft)
-        with suppress(OSError):
-            os.chown(draft, path.stat().st_uid, path.stat().st_gid)
+        was = path.stat()
+        for owner in (-1, was.st_uid):  # who may not give a file away may still give it to a group of theirs
+            with suppress(OSError):
+                os.chown(draft, owner, was.st_gid)
+        shutil.copymode(path, draft)  # last: a new owner takes bits away

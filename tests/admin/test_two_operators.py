@@ -251,6 +251,21 @@ def test_nothing_else_in_a_file_is_changed(tmp_path, text, expected, capsys):
     assert ("says revision = 10 now" in told) == (expected is not None)
 
 
+def test_a_file_stays_one_of_its_group_where_its_owner_cannot_be_kept(tmp_path, monkeypatch):
+    """Or the others of the group could not write it any more."""
+    file, asked, group = tmp_path / "bus.toml", [], os.getgid()
+    file.write_text("revision = 3\n")
+
+    def chown(_, owner, to):
+        asked.append((owner, to))
+        if owner != -1:
+            raise PermissionError
+
+    monkeypatch.setattr(os, "chown", chown)
+    renew(file, 4)
+    assert (-1, group) in asked and file.read_text() == "revision = 4\n"
+
+
 @pytest.mark.parametrize("how", ["link", "pipe", "refused", "escaped"])
 def test_a_file_that_is_not_to_be_written_is_told(tmp_path, how, capsys, monkeypatch):
     file = real = tmp_path / "bus.toml"
