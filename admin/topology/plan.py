@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -223,14 +223,10 @@ def _phrase(row: dict[str, Any], server: str) -> str:
 
 
 def _holdings(stand: Stand, name: str) -> list[str]:
-    store = reader_of(stand.topology, name)
-    if store is None:
-        return leaving.holdings(name, None, {})
-    with closing(store):
-        try:
+    if (store := reader_of(stand.topology, name)) is not None:
+        with closing(store), suppress(StoreError):
             return leaving.holdings(name, store, {name: store.meta()})
-        except StoreError:
-            return leaving.holdings(name, None, {})
+    return ["what is not known here: its store cannot be read on this machine"]
 
 
 def recent(stand: Stand) -> list[Send]:
