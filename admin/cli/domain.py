@@ -16,7 +16,7 @@ from mombroker.admin import reset as surgery
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import echo_json, output_options, show, whole
-from mombroker.admin.cli.renewing import renew
+from mombroker.admin.cli.renewing import Applied
 from mombroker.core.batch import Reader
 from mombroker.core.errors import MomError, StoreError
 from mombroker.core.meta import GRAPH, SERVER
@@ -143,7 +143,7 @@ def adopt(file: Path, drop: bool, yes: bool, output: str, columns: str) -> None:
       mom topology adopt mombroker.toml
       mom topology adopt mombroker.toml --drop --yes
     """
-    topology = options.load(file)
+    applied, topology = Applied(file), options.load(file)
     metas: dict[str, leaving.Meta] = {}
     for name, server in topology.servers.items():
         if _store_of(topology, name):
@@ -157,7 +157,7 @@ def adopt(file: Path, drop: bool, yes: bool, output: str, columns: str) -> None:
         left = _left(stack, topology, metas)
         options.confirm(yes, f"Put the stores of {listed(topology.servers, 12)} under the domains of {file}?")
         report = surgery.adopt(topology, found, left, drop)
-        renew(file, report.revision)
+        applied.renew(report.revision)
     if output == "json":
         echo_json(report.as_dict())
     else:

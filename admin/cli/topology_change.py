@@ -9,7 +9,7 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.following import wait_for, when_they_run
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
-from mombroker.admin.cli.renewing import renew
+from mombroker.admin.cli.renewing import Applied
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -93,12 +93,12 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     from mombroker.core import revision
     from mombroker.net.adminclient import NoAnswer
 
-    wanted = _wanted(file)
+    applied, wanted = Applied(file), _wanted(file)
     stand, found = _planned(wanted, current, drop)
     if output != "json":
         _tell(found)
     if not found.lines or found.under_way:
-        _nothing_more(file, stand, wanted, found, wait, output)
+        _nothing_more(applied, stand, wanted, found, wait, output)
         return
     asked = next(stands.answering(stand, stand.topology.registry), None)
     if asked is None:
@@ -120,7 +120,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if found.first is not None:
         newcomers = list(found.change.newcomers)
         number = change(found.first, number)["revision"]
-        renew(file, number)
+        applied.renew(number)
     if newcomers and wait:
         done = when_they_run(lambda: change(wanted, number), ", ".join(newcomers))
     elif found.first is not None:
@@ -128,7 +128,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         return
     else:
         done = change(wanted, number)
-    renew(file, done["revision"])
+    applied.renew(done["revision"])
     if done.get("begun") and wait:
         wait_for(_at_hand(stand, wanted), done["revision"])
     if output == "json":
@@ -139,12 +139,12 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         click.echo(f"revision {done['revision']} is in force")
 
 
-def _nothing_more(file: Path, stand: "Stand", wanted: "Topology", found: "Plan", wait: bool, output: str) -> None:
+def _nothing_more(applied: Applied, stand: "Stand", wanted: "Topology", found: "Plan", wait: bool, output: str) -> None:
     """What is wanted is in force, or about to be: a change that is under way is waited for, as by who began it."""
     if found.refused:
         raise MomError(f"this cannot be applied now: {found.refused}")
     number = found.under_way or stand.number
-    renew(file, number)
+    applied.renew(number)
     if found.under_way and wait:
         wait_for(_at_hand(stand, wanted), number)
     if output == "json":

@@ -116,7 +116,8 @@ def _do(names: Sequence[str], one: str, many: str) -> str:
 def of_text(file: Path, text: str, drop: bool) -> dict[str, Any]:
     """What a bus would do with another topology file, given as text, without its costs; `file` is the one by which its
     servers run. Relative paths are relative to that. Raises MomError."""
-    new = config.loads(text, file.parent.absolute(), "topology")
+    bare = text.removeprefix("\ufeff")  # some editors mark the beginning
+    new = config.loads(bare, file.parent.absolute(), "topology")
     made = make(look(config.load(file)), new, drop, costly=False)
     return {**made.as_dict(), "words": list(made.words())}
 

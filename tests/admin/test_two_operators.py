@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from mombroker.admin.cli.renewing import renew
+from mombroker.admin.cli.renewing import Applied
 from mombroker.admin.topology import plan as plans
 from mombroker.admin.topology import under_way
 from mombroker.admin.topology.made_from import refusal
@@ -56,7 +56,9 @@ def test_the_second_one_is_told_what_the_first_one_has_changed(bus, files):
     assert number(bus) == was + 1 and config.load(two).revision == was
     found = bus.json("topology", "plan", str(two), code=1)
     assert found["refused"].startswith(told)
-    assert plans.of_text(bus.file, two.read_text(), False)["refused"].startswith(told), "the console tells it, too"
+    assert plans.of_text(bus.file, "\ufeff" + two.read_text(), False)["refused"].startswith(told), (
+        "the console tells it, too"
+    )
     edit(two, f"revision = {was}", f"revision = {was + 1}")  # it is meant
     with_agent(two, "eve")
     bus.mom("topology", "apply", str(two), "--yes")
@@ -244,11 +246,26 @@ def test_of_many_changes_the_first_are_told():
 def test_nothing_else_in_a_file_is_changed(tmp_path, text, expected, capsys):
     file = tmp_path / "bus.toml"
     file.write_bytes(text.encode())
-    renew(file, 10)
+    Applied(file).renew(10)
     assert file.read_bytes().decode() == (text if expected is None else expected)
     assert [each.name for each in tmp_path.iterdir()] == ["bus.toml"]
     told = capsys.readouterr().err
     assert ("says revision = 10 now" in told) == (expected is not None)
+
+
+def test_what_is_saved_in_its_place_meanwhile_is_not_renewed(tmp_path, capsys):
+    """An editor may have had it open since before: it would be taken for one that has what was applied."""
+    file = tmp_path / "bus.toml"
+    file.write_text("revision = 3\n")
+    applied = Applied(file)
+    applied.renew(4)
+    applied.renew(5)  # of two steps
+    assert file.read_text() == "revision = 5\n"
+    file.write_text("revision = 3\n# of before\n")
+    applied.renew(6)
+    assert file.read_text() == "revision = 3\n# of before\n"
+    told = f"mom: {file} has been changed meanwhile: write revision = 6 into it if it has all that was applied\n"
+    assert capsys.readouterr().err.endswith(told)
 
 
 def test_a_file_stays_one_of_its_group_where_its_owner_cannot_be_kept(tmp_path, monkeypatch):
@@ -262,7 +279,7 @@ def test_a_file_stays_one_of_its_group_where_its_owner_cannot_be_kept(tmp_path, 
             raise PermissionError
 
     monkeypatch.setattr(os, "chown", chown)
-    renew(file, 4)
+    Applied(file).renew(4)
     assert (-1, group) in asked and file.read_text() == "revision = 4\n"
 
 
@@ -278,7 +295,7 @@ def test_a_file_that_is_not_to_be_written_is_told(tmp_path, how, capsys, monkeyp
         os.mkfifo(file)
     elif how == "refused":
         monkeypatch.setattr(os, "access", lambda *_: False)
-    renew(file, 4)
+    Applied(file).renew(4)
     told = capsys.readouterr().err
     if how == "link":
         assert file.is_symlink() and real.read_text() == "revision = 4\n"
