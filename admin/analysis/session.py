@@ -219,6 +219,8 @@ def session(master: str = "", memory: str = "1g", records: int = 0, **settings: 
         raise MomError(f"Spark does not start{f' on {master}' if master else ''}: {cause(error)}") from None
     if conf:
         partitions.note(spark)
+        if not re.match(r"local(\[|$)", spark.conf.get("spark.master") or ""):
+            atexit.register(spark.stop)  # else executors that die with the driver are told as errors, and begun again
     source.register(spark)
     return spark
 

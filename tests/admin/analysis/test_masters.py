@@ -45,7 +45,7 @@ def recorded(tmp_path_factory):
 
 def run(*command, **more):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=220, **more)
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.returncode == 0 and " ERROR " not in done.stderr, done.stderr[-5000:]
     return done.stdout
 
 
@@ -68,8 +68,7 @@ def standalone(quick, tmp_path_factory):
     import pyspark
 
     folder = tmp_path_factory.mktemp("standalone")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url, launch = f"spark://127.0.0.1:{port}", Path(pyspark.__file__).parent / "bin" / "spark-class"
     master = "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"
     worker = (
@@ -79,6 +78,11 @@ def standalone(quick, tmp_path_factory):
     with started(folder / "master.log", "Starting Spark master at", launch, *master):
         with started(folder / "worker.log", "Successfully registered with master", launch, *worker):
             yield url
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 @contextmanager
@@ -106,6 +110,21 @@ def test_a_standalone_master_with_a_worker_gives_them_too(recorded, here, standa
     assert analyzed(recorded, standalone) == here
 
 
+def test_a_server_of_spark_connect_gives_them_too(recorded, here, tmp_path):
+    pytest.importorskip("grpc", reason="this needs pyspark[connect]")
+    import pyspark
+
+    port = free_port()
+    server = (
+        Path(pyspark.__file__).parent / "bin" / "spark-submit", "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]",
+        "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.connect.grpc.binding.address=127.0.0.1",
+        "--conf", "spark.ui.enabled=false", "spark-internal",
+    )  # fmt: skip
+    with started(tmp_path / "connect.log", "Spark Connect server started", *server):
+        assert analyzed(recorded, f"sc://127.0.0.1:{port}") == here
+
+
 def test_what_is_submitted_with_its_code_in_a_zip_runs_there(recorded, here, standalone, tmp_path):
     """As docs/cost-analysis.md says it. The replay is our code, which the executors have from the zip alone."""
     import pyspark
@@ -120,7 +139,8 @@ def test_what_is_submitted_with_its_code_in_a_zip_runs_there(recorded, here, sta
         submit, "--master", standalone, "--conf", "spark.ui.enabled=false", "--py-files", code, tmp_path / "job.py",
         recorded, tmp_path, cwd=tmp_path,
     )  # fmt: skip
-    assert json.loads((tmp_path / "figures.json").read_text()) == here, said
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures | {"holes": []} == here, said  # these are told by the command alone
     where, replayed = json.loads((tmp_path / "replayed.json").read_text())
     assert re.search(r"mombroker\.zip/mombroker/", where)
     assert set(replayed) == {"current", "flat", "bus", "proposed"} and min(replayed.values()) > 0
