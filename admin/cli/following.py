@@ -35,7 +35,7 @@ def when_they_run(change: Callable[[], dict[str, Any]], names: str) -> dict[str,
             if said < (often := int((time.monotonic() - began) / TOLD_S)):
                 said = often
                 bar.say(
-                    f"{names} joined: start them by `mom server start`, or `mom server join` on their machines; `mom "
+                    f"{names} joined: start each by `mom server start NAME`, or `mom server join` on its machine; `mom "
                     "topology abort` takes out again who has not begun"
                 )
             time.sleep(RETRY_S)
