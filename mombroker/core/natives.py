@@ -212,8 +212,9 @@ class NativeHost(Natives):
             native.alarm()
 
     def close(self) -> None:
-        """The open batch closes."""
-        if self.turns.touched:
+        """The open batch closes. Who is flushed may give others something to say: all of it is in this batch, or a
+        crash would part what is written from what is sent."""
+        while self.turns.touched:
             self.turns.flush()
         unwritten, self.unwritten = self.unwritten, {}
         for part in unwritten:

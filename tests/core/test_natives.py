@@ -56,6 +56,14 @@ def test_one_that_was_removed_says_and_writes_nothing_more(natives):
     assert not natives.turns.armed(two)
 
 
+def test_who_is_given_something_by_one_that_is_flushed_last_says_so_in_the_same_batch(natives):
+    (queue, outbox), log = made(natives, 2)
+    outbox.flushed = lambda native: natives.turns.touched.update({queue: None})
+    natives.turns.touched.update({queue: None, outbox: None})
+    natives.close()
+    assert log == ["a/0", "a/1", "a/0"] and not natives.turns.touched
+
+
 @pytest.mark.interpreted
 def test_changed_ones_get_their_row_when_the_batch_closes(natives):
     one, no_row = Stateless(natives, "a/0"), Stateless(natives, "a/1", volatile=True)

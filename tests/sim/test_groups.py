@@ -14,7 +14,7 @@ SHOWN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [*range(1, 7)])
+@pytest.mark.parametrize("seed", [*range(1, 7), 80215])
 def test_members_of_a_view_have_the_same_casts(seed):
     result = run(seed, groups=True)
     assert not result.wrong
