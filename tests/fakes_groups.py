@@ -60,6 +60,11 @@ def unmoved(states: States, agent: str, message: Any) -> None:
     """Whoever waits for a state waits for a giver, too, that has failed to give it."""
 
 
+def of_any_view(restored: Any) -> Any:
+    """A member that has got a state lacks none, though it has left and joined again meanwhile."""
+    return lambda home, agent, number: restored(home, agent, 0)
+
+
 def unnumbered(placed: Any) -> Any:
     """The home's word that something has its place stands for whatever was asked for first."""
     return lambda outboxes, agent, number: placed(outboxes, agent, LAST)
@@ -235,6 +240,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no wait for a state": (States, "meets", no_wait_for_state),
     "waits in a circle": (States, "gives_up", patient),
     "waits for who has failed": (States, "failed", unmoved),
+    "a state of any view": (Home, "restored", of_any_view(Home.restored)),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),
     "asked once": (Home, "_ask", asked_once(Home._ask)),

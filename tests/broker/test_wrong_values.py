@@ -115,7 +115,7 @@ class Town:
             "g.leave": ("b/group:g", [True]), "g.join": ("b/group:g", [True, 5, True]), "g.here": ("b/group:g", []),
             "g.probe": ("b/_groups", ["g"]), "mom.MemberDown": ("b/clerk", ["g", ["a/x"]]),
             "mom.Undeliverable": ("b/clerk", ["b/topic:x", "a.put", "it was deleted", "a", 1]),
-            "mom.MemberUp": ("b/clerk", ["g", ["a/x"]]), "g.restored": ("b/group:g", []),
+            "mom.MemberUp": ("b/clerk", ["g", ["a/x"]]), "g.restored": ("b/group:g", [1]),
             "g.flush": ("b/group:g", [1, 1, {"a/x": 5}]), "g.place": ("b/group:g", [f"{AGENTS}.Count", b"\x90"]),
             "g.prepare": ("b/_groups", [1, 1, ["a/x"]]), "g.placed": ("b/_groups", ["b/clerk", 1]),
             "g.ack": ("b/group:g", [1, {"a/x": 5}]), "g.stable": ("b/_groups", ["g", 1, {"a/x": 5}]),

@@ -10,11 +10,12 @@ SHOWN = {
     "no flush": (5,), "no wait": (2,), "not inhibited": (5,), "no wait for a state": (2,), "not barred": (37,),
     "install without copies": (37, 10, 46), "asked once": (28, 10, 88),
     "filled at once": (1,), "rows as they are now": (1,), "rows of before": (5,), "two states mixed": (24,),
+    "a state of any view": (80313,),
     "held back": (22, 4, 21), "told again": (9,), "one is told": (9,), "no return": (9,), "told late": (9,),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [*range(1, 7), 80215])
+@pytest.mark.parametrize("seed", [*range(1, 7), 80215, 80313])
 def test_members_of_a_view_have_the_same_casts(seed):
     result = run(seed, groups=True)
     assert not result.wrong

@@ -119,7 +119,7 @@ class Group(Native):
         self._changed()
 
     def restored(self, note: Restored, message: Message) -> None:
-        self.home.restored(message.source)
+        self.home.restored(message.source, note.number)
         self._changed()
 
     def places(self, note: Place, message: Message) -> None:

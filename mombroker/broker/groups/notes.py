@@ -94,9 +94,10 @@ class Ack(GroupNote):
 
 @dataclass(slots=True)
 class Restored(Note):
-    """A member, which is the source, has got its state."""
+    """A member, which is the source, has got its state, as of a view (0: an older program does not say of which)."""
 
     wire = "g.restored"
+    number: Count = 0
 
 
 @dataclass(slots=True)

@@ -106,7 +106,7 @@ class States:
         if mine is not None and mine.lacks == number:
             mine.lacks = 0
             self.members.change_of(mine)
-            self.members.say(agent, (mine.home,), Restored())
+            self.members.say(agent, (mine.home,), Restored(number))
         self.comings.forget(agent, group, number)
         self.members.touch()
 

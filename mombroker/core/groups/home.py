@@ -39,11 +39,12 @@ class Home:
     """1. There is one change at a time, and it waits for somebody.
     2. Who wishes to join or leave, and is not dealt with yet, is in `wishes`; without a change only members that have
        still to give others their state.
-    3. Members without a state are members, and somebody else is to give them one.
+    3. Members without a state are members, and somebody else is to give them one, as of a view that has said so.
 
     number    of the view
     members   of it, the eldest first
     lacking   those that have not got a state yet, and who is to give them one; empty: nobody can as yet
+    since     the view as of which each of these is to get it
     wishes    what agents have asked for, the first one first: (JOIN or LEAVE, agent, whether it needs a state)
     """
 
@@ -54,6 +55,7 @@ class Home:
         "number",
         "members",
         "lacking",
+        "since",
         "wishes",
         "change",
         "needs",
@@ -73,6 +75,7 @@ class Home:
         self.number = 0
         self.members: list[str] = []
         self.lacking: dict[str, str] = {}
+        self.since: dict[str, int] = {}
         self.wishes: list[tuple[str, str, bool]] = []
         self.needs: list[str] = []  # joiners of the change that need a state
         self.change: Change | None = None
@@ -100,8 +103,12 @@ class Home:
             self.wishes += [(LEAVE, agent, False) for agent in self.change.joined]
         self._begin()
 
-    def restored(self, agent: str) -> None:
-        """A member has got its state."""
+    def restored(self, agent: str, number: int = 0) -> None:
+        """A member has got its state as of a view. That of a former view does not count: it has left and joined again
+        since, or its giver was out. 0: an older program does not say of which."""
+        if number and self.since.get(agent, number) != number:
+            return
+        self.since.pop(agent, None)
         if self.lacking.pop(agent, None):
             self._begin()
 
@@ -208,6 +215,8 @@ class Home:
         for agent in lacking:
             if giver in ("", agent):
                 del self.lacking[agent]
+        self.since |= dict.fromkeys(lacking, self.number)
+        self.since = {agent: number for agent, number in self.since.items() if agent in self.lacking}
         view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut)
         self.announce(view, [*(agent for agent in old if agent not in change.lost), *change.joined])
         self._begin()
@@ -222,15 +231,16 @@ class Home:
 
     def values(self) -> list[Any]:
         change = self.change and self.change.values()
-        return [self.number, self.members, self.lacking, self.wishes, self.needs, change]
+        return [self.number, self.members, self.lacking, self.wishes, self.needs, change, self.since]
 
     def load(self, values: list[Any]) -> None:
-        self.number, self.members, self.lacking, wishes, self.needs, change = values[:6]
+        self.number, self.members, self.lacking, wishes, self.needs, change, *since = values[:7]
         self.wishes = [(what, agent, needs) for what, agent, needs in wishes]
         self.change = Change(*change) if change else None
+        self.since = since[0] if since else {}  # an older program has kept none
 
     def check(self) -> None:
         assert self.change is None or self.change.waits, "1: a change waits for nobody"
         givers = set(self.lacking.values())
         assert self.change is not None or all(agent in givers for _, agent, _ in self.wishes), "2: a wish is forgotten"
-        assert set(self.lacking) <= set(self.members), "3: who has left lacks a state"
+        assert set(self.since) <= set(self.lacking) <= set(self.members), "3: who has left, or has a state, lacks one"

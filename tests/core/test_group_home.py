@@ -1,0 +1,62 @@
+"""The home of a group: whose state is still to be given."""
+
+from typing import Any
+
+import pytest
+
+from mombroker.core.groups.home import JOIN, LEAVE, Home
+
+X, Y, Z = "a/x", "b/y", "c/z"
+
+
+def home_of(*members: str) -> Home:
+    home = Home(lambda agent: agent[0], lambda *asked: None, lambda *announced: None)
+    for agent in members:
+        home.wish(JOIN, agent, needs=True)
+        flush(home)
+    return home
+
+
+def flush(home: Home) -> None:
+    if home.change is not None:
+        for server in list(home.change.waits):
+            home.flushed(server, home.number + 1, home.change.attempt, {})
+    home.check()
+
+
+def test_a_state_of_before_it_has_left_and_joined_again_does_not_let_its_giver_go():
+    home = home_of(X, Y)
+    for what in (LEAVE, JOIN):
+        home.wish(what, Y, needs=True)
+        flush(home)
+    home.restored(Y, 2)
+    home.wish(LEAVE, X)
+    assert home.lacking == {Y: X} and home.change is None
+    home.restored(Y, 4)
+    assert home.lacking == {} and home.change is not None
+    flush(home)
+    assert home.members == [Y]
+
+
+def test_a_state_of_a_giver_that_is_out_does_not_let_the_next_one_go():
+    home = home_of(X, Y)
+    home.restored(Y, 2)
+    home.wish(JOIN, Z, needs=True)
+    flush(home)
+    home.exclude([X])
+    flush(home)
+    home.restored(Z, 3)
+    assert home.lacking == {Z: Y}
+    home.restored(Z, 4)
+    assert home.lacking == {}
+
+
+@pytest.mark.parametrize(("kept", "number"), [(7, 0), (6, 2), (6, 0)])
+def test_what_an_older_program_says_or_has_kept_counts_for_any_view(kept, number):
+    old, home = home_of(X, Y), home_of()
+    values: list[Any] = old.values()[:kept]
+    home.load(values)
+    home.check()
+    home.restored(Y, number)
+    assert home.lacking == {}
+    home.check()
