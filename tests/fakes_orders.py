@@ -53,7 +53,7 @@ def no_wait(_: Callable[..., None]) -> Callable[..., None]:
 def delayed_where_it_is_read(_: Callable[..., None]) -> Callable[..., None]:
     """The home places at once what is not due yet, and readers wait by their own clocks."""
 
-    def delay(topic: Any, message: Any) -> None:
+    def delay(topic: Any, message: Any, *_: str) -> None:
         topic.service.topics.send_out([message], topic.id, topic.service.topics._everywhere(message.destination))
 
     return delay

@@ -384,7 +384,7 @@ def test_a_topic_may_have_to_be_created_before_it_is_used():
     reader = b.connect("c", "me").subscribe("s", "topic:news", durable="d").subscribe("t", "topic:*")
     b.connect("a").send("topic:news", "1").send("topic:other", "2")
     assert sorted(reader.texts) == ["1", "1", "2"]
-    assert b.ask("a", "delete_topic", destination="topic:news") == {"deleted": "topic:news"}
+    assert b.ask("a", "delete_topic", destination="topic:news") == {"deleted": "topic:news", "delayed": 0}
     assert refused in b.connect("a").send("topic:news", "3").refusals[0]
     assert "b/topic:news" not in b.stores["b"].disk.agents
     assert "nobody has created topic:news" in b.ask("a", "delete_topic", destination="topic:news")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -288,3 +289,11 @@ def reads(store: Any) -> dict[str, Any]:
         "log": store.log(0, 999),
         "log_end": store.log_end(),
     }
+
+
+def written_anew(conn: sqlite3.Connection, after: int) -> None:
+    """What a store that was restored from a backup writes: other records, a millisecond later, under the numbers above
+    `after`."""
+    for id, count, packed in conn.execute("SELECT id, count, columns FROM log WHERE id > ?", [after]).fetchall():
+        later = [record._replace(done=columns.time(record) + 1_000_000) for record in columns.unpack(packed, count)]
+        conn.execute("UPDATE log SET last = last + 1000000, columns = ? WHERE id = ?", [columns.pack(later), id])

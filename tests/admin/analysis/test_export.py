@@ -515,11 +515,7 @@ def test_a_restored_store_that_has_grown_past_what_was_exported_is_refused(tmp_p
     old = Upto(reader, 0.5)
     run({"s03": old}, target)
     conn = sqlite3.connect(tmp_path / "s03" / "store.sqlite")
-    for id, count, packed in conn.execute(
-        "SELECT id, count, columns FROM log WHERE id > ?", [Upto(reader, 0.3).end]
-    ).fetchall():
-        later = [record._replace(done=columns.time(record) + 1_000_000) for record in columns.unpack(packed, count)]
-        conn.execute("UPDATE log SET last = last + 1000000, columns = ? WHERE id = ?", [columns.pack(later), id])
+    samples.written_anew(conn, Upto(reader, 0.3).end)
     conn.commit()
     conn.close()
     with pytest.raises(MomError, match=f"record {old.end}, which is exported, is not in it: it was restored"):

@@ -22,6 +22,7 @@ from mombroker.admin.bench import logs
 from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
 from mombroker.store import columns
+from tests.store import samples
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -359,7 +360,7 @@ def test_a_stream_does_not_go_on_with_a_store_that_was_restored(played, tmp_path
     assert 0 < first["s03"]["seq"] < second["s03"]["seq"] and stream.partitions(first, second)
     with sqlite3.connect(tmp_path / "s03" / "store.sqlite") as conn:
         conn.execute("DELETE FROM log WHERE id > ?", [second["s03"]["seq"]])
-        conn.execute("UPDATE log SET last = last + 1000000 WHERE id > ?", [first["s03"]["seq"]])
+        samples.written_anew(conn, first["s03"]["seq"])
     stream.latestOffset(first, stream.getDefaultReadLimit())
     for _ in range(2):
         for go_on in (
