@@ -108,6 +108,7 @@ def test_twenty_workloads_meet_the_bars(seed):
     judge(seed)
 
 
+@pytest.mark.long
 def test_no_split_is_proposed_for_uniform_traffic():
     """Other back ends are: they cost no packet. What a split would give, and take, is told; and once they are there,
     it is all that is told."""

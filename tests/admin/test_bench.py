@@ -307,6 +307,7 @@ def test_at_a_given_rate_messages_are_sent_when_they_are_due(tmp_path):
     assert "at a given rate only brokers by stomp://" in refused.stderr
 
 
+@pytest.mark.long
 def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_path):
     rows = rows_of("replicas", "--state", "whole,stopped,full", "--messages", 300, "--rounds", 1, "--folder", tmp_path)
     assert [(row["broker"], row["window"]) for row in rows] == [
@@ -318,6 +319,7 @@ def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_p
     assert by_ones[0]["first_x"] == 1 and by_ones[1]["first_x"] > 0, "beside the first state"
 
 
+@pytest.mark.long
 def test_a_replica_is_replaced_while_messages_go_on(tmp_path):
     (row,) = rows_of("catchup", "--messages", 3_000, "--folder", tmp_path)
     assert row["messages"] == 3_000 and row["rate_meanwhile"] > 0 and row["new_peak_mb"] > 10

@@ -84,7 +84,8 @@ def test_what_probes_see_is_told_by_where_and_when():
 
 
 def test_a_rate_without_kills(tmp_path):
-    row = changechaos.run(2, 1.5, 5, tmp_path, rate=200.0, kills=False)
+    row = changechaos.run(4, 1.5, 5, tmp_path, rate=200.0, kills=False)
     assert row["faults"] == [] and row["clean"]
     assert row["server_kills"] == row["client_kills"] == row["cut_off"] == 0
-    assert row["calm_probes"] > 0 and row["per_s"] > 0 and row["told"] > 100
+    probes = sum(row[f"{where}_probes"] for where in ("calm", "inside", "outside", "attach"))
+    assert probes > 0 and row["per_s"] > 0 and row["told"] > 100  # where each falls is up to the machine

@@ -47,9 +47,10 @@ def test_a_server_that_holds_as_much_as_it_may_takes_what_is_under_way():
     all_clean(range(2084, 2085), DIRECT)
 
 
-def test_queues_that_are_lost_and_made_anew_keep_the_order_of_their_senders():
+@pytest.mark.parametrize("seeds", [range(4, 8), pytest.param(range(8, 12), marks=pytest.mark.long)])
+def test_queues_that_are_lost_and_made_anew_keep_the_order_of_their_senders(seeds):
     sent = Counter[str]()
-    for seed in range(4, 12):
+    for seed in seeds:
         result = run(seed, backends=DIRECT, losses=True, program=HEIRS)
         assert not result.wrong, "\n".join([f"seed {seed}", *result.wrong, *result.tail])
         sent.update(result.counts)
