@@ -14,10 +14,13 @@ from typing import Any, Protocol
 from twisted.python.threadpool import ThreadPool
 
 Done = Callable[[Exception | None], None]
+Clock = Callable[[], float]
 
 SWITCH_S = 0.0005  # a writer waits for the interpreter twice per commit, 5 ms each time by default
-SLOW_S = 0.002  # of waiting for the disk: from here on a writer thread is worth a quarter more CPU time per message
-PROBE = 16  # so many commits in a row are handed to it, but for one by which the disk is judged
+SLOW_S = 0.002  # of waiting for the disk: from here on a writer thread is worth a quarter more CPU time per message,
+WORTH_S = 0.0005  # if the reactor works so long meanwhile: it takes 0.1 to 0.2 ms to hand a COMMIT over,
+DEAF_S = 0.02  # or would hear nobody for so long
+PROBE = 16  # so many commits in a row go one way before the other one is tried
 WEIGHT = 1 / 8  # of the newest judgement in the moving average
 
 
@@ -93,25 +96,34 @@ def waited() -> float:
 
 
 class Adaptive:
-    """Inline while the disk answers fast, else split: decided by the moving average of what COMMIT waits inline.
+    """Inline while the disk answers fast, and on a slow one while the reactor has little to do during a COMMIT, as with
+    one message under way; else split. The other way is tried now and then: what COMMIT waits is known inline alone,
+    what the reactor does meanwhile of a thread alone. Both are moving averages.
 
     What a writer thread waits says little: most of it is for the interpreter.
     """
 
-    def __init__(self, reactor: Any, pool: Pool, clock: Callable[[], float] = waited):
-        self.clock = clock
-        self.mean_s = 0.0
+    def __init__(self, reactor: Any, pool: Pool, clock: Clock = waited, cpu: Clock = thread_time):
+        self.clock, self.cpu = clock, cpu
+        self.mean_s = self.worked_s = 0.0
         self._inline = Inline()
         self._split = Split(reactor, pool)
-        self._handed = 0  # to the thread, since the last one inline
+        self._row = 0  # commits since the other way was tried
 
     def submit(self, store: Writer, batch: Any, done: Done) -> None:
-        if self.mean_s > SLOW_S and self._handed < PROBE:
-            self._handed += 1
-            self._split.submit(store, batch, done)
+        split = False
+        if self.mean_s > SLOW_S:
+            split, self._row = self.worked_s > WORTH_S or self.mean_s > DEAF_S, self._row + 1
+            if self._row > PROBE:
+                split, self._row = not split, 0
+        if split:
+            self._split.submit(store, batch, partial(self._worked, self.cpu(), done))
         else:
-            self._handed = 0
             self._inline.submit(_Timed(store, self), batch, done)
+
+    def _worked(self, since: float, done: Done, error: Exception | None) -> None:
+        self.worked_s += (self.cpu() - since - self.worked_s) * WEIGHT
+        done(error)
 
     def took(self, seconds: float) -> None:
         self.mean_s += (seconds - self.mean_s) * WEIGHT
