@@ -38,6 +38,8 @@ MAX_MISSING = 64  # pairs named in a hold record
 class Engine(Protocol):
     """Takes what the channel delivers."""
 
+    reactions: int
+
     def deliver(
         self, message: Message, agents: list[str], domain: str = ..., peer: str = ..., received: int = ...
     ) -> None: ...
@@ -312,19 +314,32 @@ class Channel:
         tx.rows.log.append(run)
         return run
 
-    def sent_here(self, source: str, agent: str, type: str, sizes: list[int]) -> list[int] | None:
+    def sent_here(self, source: str, agent: str, type: str, sizes: list[int], ids: int = 1) -> list[int] | None:
         """The numbers of messages that somebody has sent to one of our own agents, where the caller does with them what
-        is done at their delivery, and logs nothing at that. None: something is in their way, and nothing was done."""
+        is done at their delivery, and logs nothing at that. None: something is in their way, and nothing was done.
+
+        With `ids` each gets so many, of which the first is its number."""
         if self._own_wait():
             return None
         tx = self.tx
-        numbers = [tx.new_id() for _ in sizes]
+        given = [tx.new_id() for _ in range(ids * len(sizes))]
         self.sent += len(sizes)
         tx.urgency = tx.urgency or LINGER
         if self._logs:
             run = self._log_run(source, agent, type)
-            run.numbers, run.sizes = numbers, sizes
-        return numbers
+            run.numbers, run.sizes = given if ids == 1 else given[::ids], sizes
+        return given
+
+    def run_now(self, source: str, native: Native, type: str, sizes: list[int]) -> list[int] | None:
+        """Of messages that one of our own native agents takes in one piece, as so many reactions: number and another id
+        of each. None: something is in their way, or the batch has no room for all, and nothing was done."""
+        engine, rows = self.engine, self.tx.rows
+        if rows.bytes + sum(sizes) > self.tx.limits.batch_bytes or not engine.idle(native.id):
+            return None
+        ids = self.sent_here(source, native.id, type, sizes, 2)
+        if ids is not None:
+            engine.reactions += len(sizes)
+        return ids
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).

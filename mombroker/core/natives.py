@@ -101,6 +101,7 @@ class Channel(Protocol):
     def cast(self, source: str, to: tuple[str, ...], note: Note) -> None: ...
     def send_now(self, source: str, native: NativeAgent, *notes: Note) -> None: ...
     def sent_here(self, source: str, agent: str, type: str, sizes: list[int]) -> list[int] | None: ...
+    def run_now(self, source: str, native: NativeAgent, type: str, sizes: list[int]) -> list[int] | None: ...
 
 
 class Natives:
@@ -126,12 +127,13 @@ class Natives:
     send_now   sends notes to one of our own, which takes each at once if nothing is in its way; not to be called while
                another one is at work, which might not expect that this one changes
     sent_here  the numbers of messages to an agent of ours, for whoever does here what is done at their delivery
+    run_now    ids of messages that one of our own takes in one piece, as by `send_now`, if nothing is in their way
     waits      does something wait in the inbox of an agent here?
     """
 
     __slots__ = (
         "tx", "clock", "names", "agents", "ids", "changed", "unwritten", "turns", "types", "replication", "newcomers",
-        "send", "post", "cast", "send_now", "sent_here", "waits", "_timers", "_collections",
+        "send", "post", "cast", "send_now", "sent_here", "run_now", "waits", "_timers", "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -148,7 +150,7 @@ class Natives:
     ):
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
         self.send, self.post, self.cast = channel.send, channel.post, channel.cast
-        self.send_now, self.sent_here = channel.send_now, channel.sent_here
+        self.send_now, self.sent_here, self.run_now = channel.send_now, channel.sent_here, channel.run_now
         self.types, self.replication, self.newcomers = types, replication, newcomers
         self.waits: Callable[[str], bool]
         self.agents: dict[str, NativeAgent] = {}

@@ -93,6 +93,15 @@ class Consumers:
                     return consumer if not item.group or self.may(consumer, item, message) else None
         return None
 
+    def taker(self, count: int, size: int) -> Consumer | None:
+        """Who takes so many messages at once, of so many bytes together, because there is nobody else, and it takes
+        whatever comes."""
+        if len(self.turns) != 1 or len(self.turns[0]) != 1:
+            return None
+        consumer = self.turns[0][0]
+        takes = consumer.matches is None and not consumer.single and consumer.credit >= count and consumer.room >= size
+        return consumer if takes else None
+
     def _owner(self, item: QueuedMessage, message: ClientMessage) -> Consumer | None:
         group = self.groups.get(item.group)
         if group is None or group.owner is None:

@@ -144,6 +144,19 @@ class Dispatcher:
         if item.group:
             self.consumers.given(item, message, consumer)
 
+    def taker(self, count: int, size: int) -> Consumer | None:
+        """Who would get all of so many new messages, of so many bytes together, at once; None: it may be several."""
+        return None if self.pauses or self.messages.ready else self.consumers.taker(count, size)
+
+    def give_all(self, consumer: Consumer, items: list[QueuedMessage], size: int) -> None:
+        """Its `taker` gets new messages that are alike, and of no group; `run` sends them."""
+        if not consumer.pending:
+            self.turns.touched[self.queue] = None
+        self.messages.hand_over_all(items, consumer.key[0], size)
+        consumer.credit -= len(items)
+        consumer.room -= size
+        consumer.pending += items
+
     def _pump(self) -> None:
         """Give what is ready to whoever wants it."""
         messages, consumers, work, now = self.messages, self.consumers, self.work, self.tx.now

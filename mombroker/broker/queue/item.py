@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from struct import error as StructError
 
@@ -63,6 +63,26 @@ class QueuedMessage:
         return b"".join(
             (head, holder, ROW, pack(self.message_id), pack(self.lane), *alike.packed(message, message.form))
         ), message.body
+
+
+def held_rows(items: Sequence[QueuedMessage], queue: str) -> Iterator[HeldRow]:
+    """As `held_row` of each. They are alike (`Alike`), of one lane, and were given to the same holder for the same
+    time: what all heads begin and end with is made once."""
+    message = items[0].message
+    assert message is not None and message.alike is not None, "messages alike in memory"
+    alike, one = message.alike, items[0]
+    holder = one.holder.encode()
+    start = PREFIX.pack(one.count, one.failures, one.due, one.expiry_row, len(holder)) + holder + ROW
+    end = pack(one.lane)
+    if not alike.own:
+        end += b"".join(alike.packed(message, b""))
+    for item in items:
+        message = item.message
+        assert message is not None, "a message in memory"
+        head = start + pack(item.message_id) + end
+        if alike.own:
+            head += b"".join(alike.packed(message, message.form))
+        yield _row(HeldRow, (item.id, queue, head, message.body))
 
 
 def item_of(row: ItemRow | HeldRow) -> QueuedMessage:

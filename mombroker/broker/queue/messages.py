@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.queue.consumers import Consumers
-from mombroker.broker.queue.item import HELD, WAITING, QueuedMessage, item_of, readable
+from mombroker.broker.queue.item import HELD, WAITING, QueuedMessage, held_rows, item_of, readable
 from mombroker.broker.queue.lane import Lane, Pool
 from mombroker.broker.queue.schedule import DELAYED, Schedule
 from mombroker.broker.queue.settings import Settings
@@ -125,6 +126,23 @@ class QueueMessages:
             self.late[item.id] = item
             self.queue.natives.unwritten[self] = None
         self._write_held(item)
+
+    def hand_over_all(self, items: Sequence[QueuedMessage], session: str, size: int) -> None:
+        """A consumer of this session has all of these, which are new, alike, and of so many bytes together."""
+        held = self.unacked.setdefault(session, {})
+        for item in items:
+            item.count, item.holder = 1, session
+            held[item.id] = item
+        self.unacked_bytes += size
+        if not items[0].stored:
+            return
+        self.held += size
+        rows, queue = self.tx.rows, self.queue.id
+        rows.bytes += size
+        put = rows.held
+        for item, row in zip(items, held_rows(items, queue), strict=True):
+            item.place = HELD
+            put[item.id] = row
 
     def back_off(self, item: QueuedMessage, due: int) -> None:
         """It was given back, and waits for its time."""

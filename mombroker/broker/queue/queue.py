@@ -228,6 +228,35 @@ class Queue(Native):
         if not item.stored:
             messages.unstored += item.size
 
+    def take_run(self, messages: list[ClientMessage], source: str) -> bool:
+        """Messages alike that a client has sent in a row, in one piece; nothing comes of it but what comes of them one
+        by one. False: they have to come so, and nothing was done."""
+        first = messages[0]
+        if (
+            first.alike is None or first.producer or first.group or first.expires or first.due
+            or self._unread or self.move is not None or self.settings.limited
+        ):  # fmt: skip
+            return False
+        sizes = [message.size for message in messages]
+        size = sum(sizes)
+        consumer = self.dispatcher.taker(len(sizes), size)
+        if consumer is None or (ids := self.natives.run_now(source, self, ClientMessage.wire, sizes)) is None:
+            return False
+        lane = 9 - first.priority if self.one_lane is None else self.one_lane
+        each, origin, items = iter(ids), self.tx.name, list[QueuedMessage]()
+        stored = first.persistent and not self.volatile
+        for message, number, id in zip(messages, each, each, strict=True):
+            item = QueuedMessage(id, lane, message.message or f"{origin}#{number}", message)
+            item.stored = stored
+            items.append(item)
+        held = self.messages
+        held.count += len(items)
+        held.bytes += size
+        if not stored:
+            held.unstored += size
+        self.dispatcher.give_all(consumer, items, size)
+        return True
+
     def producer_of(self, message: ClientMessage) -> str:
         """Who has numbered a message."""
         return message.producer

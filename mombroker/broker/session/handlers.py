@@ -163,7 +163,8 @@ class Handlers:
             if to.settings.limited:
                 for message in messages:
                     to.limits.admit(message)
-            self.natives.send_now(session.id, to, *messages)
+            if not to.take_run(messages, session.id):
+                self.natives.send_now(session.id, to, *messages)
         session.reply(Receipts(run.receipts))
 
     def _send_in_order(self, session: Session, run: SendRun) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mombroker.broker.commands import Delivery, DeliveryRun, Receipt, Receipts, Send, SendRun, Subscribe, Sync
+from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.properties import pack
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
 from mombroker.broker.session.consumer import PREFETCH
@@ -48,6 +49,7 @@ PUBLISHED = st.lists(
         st.lists(st.integers(0, 30), min_size=2, max_size=9),
     ) | st.just("later"), min_size=1, max_size=5,
 )  # fmt: skip
+LIMITS = st.sampled_from([None, Limits(batch_bytes=90), Limits(max_message=25)])
 STEPS = st.lists(
     st.tuples(MODELS, st.lists(st.integers(0, 30), min_size=1, max_size=9)) | st.sampled_from(["ack", "later", "sync"]),
     min_size=1, max_size=5,
@@ -61,7 +63,7 @@ def play(steps, policy, consumes, takers, together, limits):
     if policy:
         b.ask("a", "set_policy", match="queue:*", values=policy)
     if consumes:
-        taker = b.connect("a").subscribe("s", Q, ack="individual", prefetch=3).subscribe("t", "topic:t")
+        taker = b.connect("a").subscribe("s", Q, ack="individual", prefetch=consumes).subscribe("t", "topic:t")
     readers = [b.connect("a", f"id{at}", writes=at < 2) for at in range(5)]
     for at, (reader, selector, prefetch, wildcard, durable) in enumerate(takers):
         topic, name = "topic:>" if wildcard else "topic:t", f"d{at}" if durable else ""
@@ -92,7 +94,7 @@ def play(steps, policy, consumes, takers, together, limits):
     return disks, told, {name: b.records(name) for name in b.stores}
 
 
-@given(STEPS, POLICIES, st.booleans(), TAKERS, st.sampled_from([None, Limits(batch_bytes=90), Limits(max_message=25)]))
+@given(STEPS, POLICIES, st.sampled_from([0, 3, 40]), TAKERS, LIMITS)
 @settings(max_examples=60, deadline=None)
 def test_a_run_and_its_messages_one_by_one_leave_the_same(steps, policy, consumes, takers, limits):
     one, other = (play(steps, policy, consumes, takers, together, limits) for together in (True, False))
@@ -104,10 +106,42 @@ def test_a_run_and_its_messages_one_by_one_leave_the_same(steps, policy, consume
 @given(PUBLISHED, TAKERS)
 @settings(max_examples=60, deadline=None)
 def test_all_who_take_a_topic_get_of_a_run_what_they_get_one_by_one(steps, takers):
-    one, other = (play(steps, {}, False, takers, together, None) for together in (True, False))
+    one, other = (play(steps, {}, 0, takers, together, None) for together in (True, False))
     assert one[1] == other[1]
     assert one[2] == other[2]
     assert one[0] == other[0]
+
+
+@pytest.mark.parametrize(
+    "several, wanted",
+    [
+        ({}, {}), ({"persistent": False}, {}), ({"message": "mine"}, {}), ({}, {"prefetch": 3}),
+        ({"group": "g"}, None), ({"due": 9**19}, None), ({"producer": "p", "counter": 7}, None),
+        ({}, {"prefetch": 2}), ({}, {"selector": "k = 'v'"}), ({}, {"browser": True}), ({}, None),
+    ],
+)  # fmt: skip
+def test_a_run_is_one_piece_for_the_only_consumer_if_that_takes_whatever_comes(several, wanted):
+    b = Broker()
+    b.connect().send(Q, "first").subscribe("s", Q, ack="individual").ack("first").unsubscribe("s")
+    taker = b.connect().subscribe("s", Q, ack="individual", **(wanted or {"prefetch": 9}))
+    if wanted is None and not several:
+        b.connect().subscribe("s", Q)
+    alike = Alike(ClientMessage(Q, Q, **several))
+    takes = b.queue(Q).take_run([alike.message(body) for body in (b"1", b"2", b"3")], "a/conn:9")
+    b.pump()
+    whole = wanted is not None and wanted in ({}, {"prefetch": 3})
+    assert takes == whole and taker.texts == ["1", "2", "3"] * whole
+
+
+@pytest.mark.parametrize("room", [2, 3])
+def test_a_run_is_one_piece_if_the_batch_has_room_for_all(room):
+    b = Broker(limits=Limits(batch_bytes=room * 100))
+    b.connect().send(Q, "first")
+    taker = b.connect().subscribe("s", Q, ack="individual").ack("first").forget()
+    alike = Alike(ClientMessage(Q, Q))
+    assert b.queue(Q).take_run([alike.message(b"x" * 100)] * 3, "a/conn:9") == (room == 3)
+    b.pump()
+    assert len(taker.got) == 3 * (room == 3)
 
 
 def test_a_run_is_counted_by_its_messages_and_waits_at_the_one_that_has_no_room():
