@@ -152,15 +152,20 @@ def tells_again(alarm: Any) -> Any:
 
     def alarms(lookout: Lookout, *args: Any) -> None:
         lookout.down.clear()
+        lookout.known.clear()
         alarm(lookout, *args)
 
     return alarms
 
 
-def tells_one(lookout: Lookout, note: Any) -> None:
+def tells_one(lookout: Lookout, note: Any, agents: list[str]) -> None:
     """One member is told who is down, and not all that want to know."""
-    told = [agent for agent, (_, told) in lookout.wants.items() if told]
-    lookout.home.tell_members(told[:1], note)
+    lookout.home.tell_members(agents[:1], note)
+
+
+def tells_who_is_down(lookout: Lookout) -> list[str]:
+    """Who is down is told what others are, too."""
+    return [agent for agent, (_, told) in lookout.wants.items() if told]
 
 
 def tells_no_return(answers: Any) -> Any:
@@ -169,6 +174,8 @@ def tells_no_return(answers: Any) -> Any:
     def answered(lookout: Lookout, server: str) -> None:
         lookout.asked.pop(server, None)
         lookout.down.pop(server, None)
+        lookout.known.pop(server, None)
+        lookout.home.change()
 
     return answered
 
@@ -176,10 +183,10 @@ def tells_no_return(answers: Any) -> Any:
 def tells_late(tell: Any) -> Any:
     """What is to be told is told with what comes next."""
 
-    def tells(lookout: Lookout, note: Any) -> None:
-        last, LAST_OF[id(lookout)] = LAST_OF.get(id(lookout)), note
+    def tells(lookout: Lookout, *word: Any) -> None:
+        last, LAST_OF[id(lookout)] = LAST_OF.get(id(lookout)), word
         if last is not None:
-            tell(lookout, last)
+            tell(lookout, *last)
 
     return tells
 
@@ -253,6 +260,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "all belong": (Doubts, "belongs", all_belong),
     "told again": (Lookout, "alarm", tells_again(Lookout.alarm)),
     "one is told": (Lookout, "_tell", tells_one),
+    "told while down": (Lookout, "_listeners", tells_who_is_down),
     "no return": (Lookout, "answers", tells_no_return(Lookout.answers)),
     "told late": (Lookout, "_tell", tells_late(Lookout._tell)),
     "impatient": (Lookout, "alarm", impatient(Lookout.alarm)),

@@ -84,38 +84,45 @@ class Lookouts:
             yield from self._outage(logs, self.begin, self.end)
 
     def _judge(self, home: str, words: dict[int, Word], lost: bool) -> Iterator[str]:
-        """What a home has said, in its order: to all that want to know, of a server at once, and each thing once."""
+        """What a home has said, in its order: to all that want to know, of a server at once, and each thing once. Who
+        is down itself is told only when it is up again, and only what it does not know."""
         members: list[str] = []
-        down, up = dict[str, int](), set[str]()
+        last = dict[str, tuple[str, int]]()  # of each server
+        told = dict[str, dict[str, tuple[str, int]]]()  # to each guard; 0: before it came
         for number, word in sorted(words.items()):
             if number > self.quiet[home]:
                 break
             if word.what == "view":
-                members = word.members
-                there = {home_of(agent) for agent in members} if word.number > 1 and self._guards(members) else set()
-                down, up = {each: at for each, at in down.items() if each in there}, up & there
+                members, guards = word.members, self._guards(word.members)
+                there = {home_of(agent) for agent in members} if word.number > 1 and guards else set()
+                last = {each: (what, 0) for each, (what, _) in last.items() if each in there}
+                told = {
+                    agent: {each: what for each, what in told.get(agent, last).items() if each in there}
+                    for agent in guards
+                }  # fmt: skip
                 continue
             servers = {home_of(agent) for agent in word.members}
             server = min(servers)
             shown = f"{home} has told that {server} is {word.what}"
-            if server in (up if word.what == "up" else down):
+            heard = [told[agent] for agent in word.heard if agent in told]
+            if any(_said(those, server) == word.what and those[server][1] for those in heard):
                 yield f"{shown} twice"
-            if word.what == "up":
-                down.pop(server, None)
-                up.add(server)
-            else:
-                down[server] = number
-                up.discard(server)
+            late = {agent for agent, those in told.items() if _said(those, server) == word.what}
+            for those in (last, *heard):
+                those[server] = word.what, number
             if lost:
                 continue
             if servers != {server} or server == home or {*word.members} != {*_at(server, members)}:
                 yield f"{shown}, and named {word.members} of the members {members}"
-            if (who := {*self._guards(members)}) != word.heard:
-                yield f"{shown}, and not to {sorted(who)} but to {sorted(word.heard)}"
+            away = {server, *(each for those in heard for each in those if _said(those, each) == "down")}
+            late |= {agent for agent in told if home_of(agent) in away}
+            if not {*told} - late <= word.heard <= {*told} or any(home_of(agent) == server for agent in word.heard):
+                yield f"{shown}, and not to {sorted(told)} but to {sorted(word.heard)}"
         if not lost and self.end is not None:
-            for server, number in down.items():
-                if number <= self.end.ids[home] and _at(server, members):
-                    yield f"{home} has not told that {server} is up again"
+            for agent, those in told.items():
+                for server, (what, number) in those.items():
+                    if what == "down" and 0 < number <= self.end.ids[home] and _at(server, members):
+                        yield f"{home} has not told {agent} that {server} is up again"
 
     def _guards(self, members: list[str]) -> list[str]:
         return [agent for agent in members if agent in self.guards]
@@ -167,6 +174,10 @@ def _words(logs: Logs) -> dict[str, dict[int, Word]]:
                 word = Word("view", values[1], values[0]) if kind == "v" else Word(values[0], values[1])
                 found.setdefault(home, {}).setdefault(int(number), word).heard.add(id)
     return found
+
+
+def _said(those: dict[str, tuple[str, int]], server: str) -> str:
+    return those.get(server, ("", 0))[0]
 
 
 def _at(server: str, members: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mombroker.core.groups.home import JOIN, LEAVE, Home
+from tests.fakes_groups import broken
 
 X, Y, Z = "a/x", "b/y", "c/z"
 
@@ -36,6 +37,16 @@ def test_a_state_of_before_it_has_left_and_joined_again_does_not_let_its_giver_g
     assert home.lacking == {} and home.change is not None
     flush(home)
     assert home.members == [Y]
+
+
+def test_otherwise_its_giver_would_go_with_half_of_it_given():
+    with broken("a state of any view"):
+        home = home_of(X, Y)
+        for what in (LEAVE, JOIN):
+            home.wish(what, Y, needs=True)
+            flush(home)
+        home.restored(Y, 2)
+        assert home.lacking == {}
 
 
 def test_a_state_of_a_giver_that_is_out_does_not_let_the_next_one_go():

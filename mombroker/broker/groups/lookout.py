@@ -30,28 +30,32 @@ class Around(Protocol):
 
 class Lookout:
     """1. Who is down is a server that has members.
+    2. Of each that is down it is known what its members were told: they are told no more until it answers.
 
     wants    by agent: for how long others wait for it when it is down (ns; 0: for ever), and whether it is to be told
              who is down
     down     servers that do not answer, since when
+    known    by each of these: those of which its members were told that they are down
     asked    those that have not answered the last question, since when; in memory only
     rings    an alarm is to come
     """
 
-    __slots__ = ("home", "name", "wants", "down", "asked", "rings")
+    __slots__ = ("home", "name", "wants", "down", "known", "asked", "rings")
 
     def __init__(self, home: Around, name: str):
         self.home, self.name = home, name
         self.wants: dict[str, tuple[int, bool]] = {}
         self.down: dict[str, int] = {}
+        self.known: dict[str, list[str]] = {}
         self.asked: dict[str, int] = {}
         self.rings = False
 
     def values(self) -> list[Any]:
-        return [self.wants, self.down]
+        return [self.wants, self.down, self.known]
 
     def load(self, values: list[Any]) -> None:
-        wants, self.down = values[:2]
+        wants, self.down, *known = values[:3]
+        self.known = known[0] if known else {each: [*self.down] for each in self.down}  # an older program tells all
         self.wants = {agent: (patience, told) for agent, (patience, told) in wants.items()}
 
     def joins(self, agent: str, patience: int, told: bool) -> None:
@@ -64,9 +68,10 @@ class Lookout:
         """Members have changed, or the server has started. `keeps`: is an agent a member, or is it to be one?"""
         self.wants = {agent: want for agent, want in self.wants.items() if keeps(agent)}
         there = self.home.servers_of_members() if self.wants else {}
-        for those in (self.asked, self.down):
+        for those in (self.asked, self.down, self.known):
             for server in [server for server in those if server not in there]:
                 del those[server]
+        self.known = {server: [each for each in those if each in there] for server, those in self.known.items()}
         if there and not self.rings:
             self.rings = True
             self.home.alarm_at(times.after(self.home.tx.now, self.home.tx.limits.probe_ns))
@@ -80,8 +85,9 @@ class Lookout:
                 self.asked[server] = now
                 self.home.ask(server, Probe(self.name))
             elif now - self.asked[server] >= long and server not in self.down:
+                self.known[server] = [*self.down]
                 self.down[server] = self.asked[server]
-                self._tell(MemberDown(self.name, agents))
+                self._tell(MemberDown(self.name, agents), self._listeners())
                 self.home.change()
             if server in self.down:
                 for agent in agents:
@@ -91,12 +97,27 @@ class Lookout:
 
     def answers(self, server: str) -> None:
         self.asked.pop(server, None)
-        if self.down.pop(server, None) is not None:
-            self._tell(MemberUp(self.name, self.home.servers_of_members().get(server, [])))
-            self.home.change()
+        if self.down.pop(server, None) is None:
+            return
+        there, known, listeners = self.home.servers_of_members(), self.known.pop(server), self._listeners()
+        back = there.get(server, [])
+        self._tell(MemberUp(self.name, back), [agent for agent in listeners if agent not in back])
+        missed = [(MemberDown, each) for each in self.down if each not in known]
+        missed += [(MemberUp, each) for each in known if each not in self.down]
+        for kind, each in missed:
+            if each in there:
+                self._tell(kind(self.name, there[each]), [agent for agent in listeners if agent in back])
+        self.home.change()
 
-    def _tell(self, note: Note) -> None:
-        self.home.tell_members([agent for agent, (_, told) in self.wants.items() if told], note)
+    def _listeners(self) -> list[str]:
+        """Who wants to know, and is not down itself: what it was told meanwhile would pile up."""
+        there = self.home.servers_of_members()
+        away = {agent for server in self.down for agent in there.get(server, ())}
+        return [agent for agent, (_, told) in self.wants.items() if told and agent not in away]
+
+    def _tell(self, note: Note, agents: list[str]) -> None:
+        self.home.tell_members(agents, note)
 
     def check(self) -> None:
         assert {*self.down} <= {*self.home.servers_of_members()}, "1: a server is down that has no member"
+        assert self.known.keys() == self.down.keys(), "2: what is missed by who is down is unknown"
