@@ -60,6 +60,11 @@ def unmoved(states: States, agent: str, message: Any) -> None:
     """Whoever waits for a state waits for a giver, too, that has failed to give it."""
 
 
+def takes_another(states: States, mine: Any, view: Any) -> bool:
+    """Who has a state waits for the next giver's, if its home has not heard that it has one."""
+    return False
+
+
 def of_any_view(restored: Any) -> Any:
     """A member that has got a state lacks none, though it has left and joined again meanwhile."""
     return lambda home, agent, number: restored(home, agent, 0)
@@ -248,6 +253,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "waits in a circle": (States, "gives_up", patient),
     "waits for who has failed": (States, "failed", unmoved),
     "a state of any view": (Home, "restored", of_any_view(Home.restored)),
+    "another state": (States, "_keeps", takes_another),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),
     "asked once": (Home, "_ask", asked_once(Home._ask)),

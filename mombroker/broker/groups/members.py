@@ -53,6 +53,7 @@ LATE, LOST = (
 class Members(Native):
     """1. Each membership has its row when the batch closes.
     2. Casts of our agents in a group that goes beyond this server are in `copies` until they are stable.
+    3. Who has come into a view, and waits for no state, is settled.
 
     of          memberships, by group and agent
     changed     those whose rows are to be written
@@ -416,5 +417,6 @@ class Members(Native):
         self.states.check()
         for mine in self.all():
             mine.member.check()
+            assert mine.settled == (mine.member.number > 0 and not mine.lacks), "3: it is told otherwise who is settled"
             if mine not in self.changed:
                 assert self.tx.written("items", mine.place) == mine.row(self.id), "1: a membership has another row"

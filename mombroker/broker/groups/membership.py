@@ -34,6 +34,7 @@ class Membership:
     gone      the agent was deleted
     asked     it has asked to join since it is inside, and not to leave since then
     wish      what it has said when it asked to join: see Join
+    settled   it has come into a view, and waits for no state; kept in no row, as the rest tells it
     prepared  a view that is to be flushed for, and is not yet: number, attempt, who is out
     """
 
@@ -48,6 +49,7 @@ class Membership:
     tries: int = 0
     asked: bool = False
     wish: list[Any] = field(default_factory=lambda: [True])
+    settled: bool = False
 
     @property
     def agent(self) -> str:
@@ -67,7 +69,9 @@ class Membership:
         group, home, lacks, again, gone, prepared, tries, values, *asked = msgpack.unpackb(row.head)
         member = Member(values[0])
         member.load(values)
-        return cls(group, home, member, row.id, lacks, again, gone, prepared, tries, *asked[:2])
+        mine = cls(group, home, member, row.id, lacks, again, gone, prepared, tries, *asked[:2])
+        mine.settled = member.number > 0 and not lacks
+        return mine
 
 
 def item_of(message: Message, row: int) -> Cast | View:

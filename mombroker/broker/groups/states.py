@@ -104,7 +104,7 @@ class States:
         """It has its state."""
         mine = self.members.find(group, agent)
         if mine is not None and mine.lacks == number:
-            mine.lacks = 0
+            mine.lacks, mine.settled = 0, True
             self.members.change_of(mine)
             self.members.say(agent, (mine.home,), Restored(number))
         self.comings.forget(agent, group, number)
@@ -141,6 +141,10 @@ class States:
     def viewed(self, mine: Membership, view: View) -> None:
         """A view that a member is in has come into its inbox."""
         agent, group = mine.agent, mine.group
+        self.gives.viewed(agent, group, view.number, view.members, view.lacking)
+        if agent in view.lacking and self._keeps(mine, view):
+            self.members.say(agent, (mine.home,), Restored(view.number))
+            return
         if (agent in view.joined and self.beginnings.waits(agent, group)) or (
             mine.lacks and agent in view.lacking and not mine.again  # what it has waited for does not come
         ):
@@ -148,9 +152,15 @@ class States:
         mine.again = mine.again and agent not in view.joined
         if agent in view.lacking:
             mine.lacks = view.number if view.giver not in ("", agent) else 0
-        self.gives.viewed(agent, group, view.number, view.members, view.lacking)
+        mine.settled = not mine.lacks
         if view.giver == agent and any(each.lacks for each in self.members.all() if each.agent == agent):
             self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
+
+    def _keeps(self, mine: Membership, view: View) -> bool:
+        """It has a state, or all of one, which its home has not heard, and another one is to give it the same: it goes
+        on with its own. If it waited, and that one was out, too, it would miss the views that come meanwhile."""
+        own = mine.settled or self.comings.is_begun((mine.agent, mine.group, mine.lacks))
+        return own and not mine.gone and view.giver not in view.lacking
 
     def out(self, mine: Membership, number: int, ended: bool = False) -> None:
         """A member is none any more, from this view on. `ended`: the group is gone for it."""
