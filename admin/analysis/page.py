@@ -5,7 +5,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from mombroker.admin.analysis import pictures
+from mombroker.admin.analysis import maps, pictures
 from mombroker.admin.analysis.figures import TIMES
 from mombroker.core.topology import Topology
 
@@ -30,7 +30,7 @@ figure { margin: 0; min-width: 0 } figcaption, .facts div { color: var(--soft) }
 svg { max-width: 100%; height: auto; font-size: 12px }
 svg text { fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 3px }
 svg text.soft { fill: var(--soft) } .dot { fill: var(--soft) } .bar { fill: var(--bar) }
-@media (max-width: 40em) { svg.map { font-size: 18px } } .key { white-space: nowrap }
+@media (max-width: 40em) { svg.map { font-size: 18px } svg.map .screen { display: none } } .key { white-space: nowrap }
 .grid { stroke: var(--line) } .empty { fill: none; stroke: var(--line) } .curve { stroke-width: 1.5 }
 .c0 { fill: var(--one); color: var(--one) } .c1 { fill: var(--two); color: var(--two) }
 .curve.c0 { stroke: var(--one) } .curve.c1 { stroke: var(--two) }
@@ -77,12 +77,12 @@ def page(figures: Figures, topology: Topology | None, advice: Figures | None = N
     if len(rows := figures["timeline"]) > 1:
         parts += ["<h2>Over time</h2>", _side(_times(rows))]
     caption = "Control bytes, % of control and payload bytes"
-    maps = (
-        pictures.links(figures["links"], "control_pct", caption, " %", pictures.SHARE),
-        pictures.links(figures["links"], "hold_ms", "Mean time that its messages are held", " ms", pictures.HOLD),
+    shown = (
+        maps.links(figures["links"], "control_pct", caption, " %", pictures.SHARE),
+        maps.links(figures["links"], "hold_ms", "Mean time that its messages are held", " ms", pictures.HOLD),
         pictures.heat(figures["traffic"], _by_domain(figures["links"])),
     )
-    parts += ["<h2>Links and traffic</h2>", _side(maps)]
+    parts += ["<h2>Links and traffic</h2>", _side(shown)]
     if advice is not None:
         parts += _advice(advice)
     charts = (
@@ -186,9 +186,9 @@ def _advice(advice: Figures) -> Iterable[str]:
         yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
     if not advice["options"]:  # none could be had, for the reason that the verdict gives
         return
-    shown = [pictures.topology(advice["current"], "The current topology")]
+    shown = [maps.topology(advice["current"], "The current topology")]
     if advice["changes"]:
-        shown.append(pictures.topology(advice["proposed"], "The proposed topology"))
+        shown.append(maps.topology(advice["proposed"], "The proposed topology"))
     points = advice["front"]
     if not any(row["is"] == "current" for row in points):  # it is worse than one of them in all
         points = [*points, {**advice["options"][0], "number": "now", "is": "current"}]

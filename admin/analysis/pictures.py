@@ -1,5 +1,5 @@
-"""Pictures of the page, as SVG: maps, bars, a heat map, lines over time. They take their colours from the page's style,
-so that they are right in the dark, too; what a colour means is the same on every page."""
+"""Pictures of the page, as SVG: bars, a heat map, lines over time; `maps` has more. They take their colours from the
+page's style, so that they are right in the dark, too; what a colour means is the same on every page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from math import ceil, log10
 from typing import Any
 
 Figures = Mapping[str, Any]
-Spots = Mapping[tuple[str, bool], tuple[float, float]]
 
-MOST = 400  # links in a picture, the heaviest
-WIDE, HIGH = 560, 440  # of a map, the latter at most
-SIDE, EDGE = 30, 24  # of it, left free
 BARS = 24  # in a chart, the longest
 NAME = 14  # characters of a name in a picture
 CELLS = 40  # servers of a heat map, the busiest
@@ -34,7 +30,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _svg(wide: int, high: int, lines: Iterable[str], caption: str, kind: str = "chart") -> str:
+def svg(wide: int, high: int, lines: Iterable[str], caption: str, kind: str = "chart") -> str:
     return (
         f'<figure><svg width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" class="{kind}" role="img">'
         f"{''.join(lines)}</svg><figcaption>{caption}</figcaption></figure>"
@@ -67,90 +63,6 @@ def _mark(drawn: str, name: str) -> str:
     return f'<span class="key"><span {drawn}>&#9632;</span> {escape(name)}</span>'
 
 
-# -- maps --------------------------------------------------------------------------------------------------------------
-
-
-def placed(domains: Mapping[str, Iterable[str]]) -> Spots:
-    """Where the domains and servers of a map are: by name, and whether it is a domain. It is as wide as a picture, and
-    not higher than it has to be."""
-    import networkx as nx
-
-    graph = nx.Graph()
-    for domain, servers in domains.items():
-        graph.add_edges_from(((domain, True), (server, False)) for server in servers)
-    if not graph:
-        return {}
-    found = nx.spring_layout(graph, seed=1, iterations=80)
-    xs, ys = ([spot[axis] for spot in found.values()] for axis in (0, 1))
-    lying = max(xs) - min(xs) >= max(ys) - min(ys)
-    left, right, top = (min(xs), max(xs), min(ys)) if lying else (min(ys), max(ys), min(xs))
-    across, down = (WIDE - 2 * SIDE) / ((right - left) or 1), (HIGH - 2 * EDGE) / ((right - left) or 1)
-    return {
-        node: (SIDE + (x - left) * across, EDGE + (y - top) * down)
-        for node, spot in found.items()
-        for x, y in [spot if lying else spot[::-1]]
-    }
-
-
-def _map(spots: Spots, lines: Iterable[str], caption: str) -> str:
-    return _svg(WIDE, ceil(max(y for _, y in spots.values()) + EDGE), lines, caption, "map")
-
-
-def links(rows: Sequence[Figures], value: str, caption: str, unit: str, steps: tuple[float, float, float]) -> str:
-    """Servers and domains as they hang together; a link has the colour of the worse of its two directions."""
-    domains: dict[str, set[str]] = {}
-    both: dict[tuple[str, str], tuple[float, int]] = {}
-    for link in rows:
-        domains.setdefault(link["domain"], set()).update((link["from"], link["to"]))
-        pair = min(link["from"], link["to"]), max(link["from"], link["to"])
-        worst, packets = both.get(pair, (0.0, 0))
-        both[pair] = max(worst, link[value] or 0.0), packets + link["packets"]
-    spots = placed({name: sorted(domains[name]) for name in sorted(domains)})
-    if not spots:
-        return ""
-    heavy = max(packets for _, packets in both.values()) or 1
-    drawn = []
-    for (a, b), (worst, packets) in sorted(both.items(), key=lambda one: -one[1][1])[:MOST]:
-        title = f"{a} – {b}: {worst:,}{unit}, {packets:,} packets"
-        drawn.append(_line(spots[a, False], spots[b, False], colour(worst, steps), 1 + 4 * packets / heavy, title))
-    drawn += _nodes(spots, set())
-    return _map(spots, drawn, f"{caption}: {key(steps, unit)}; thick links carry many packets")
-
-
-def topology(domains: Mapping[str, Figures], caption: str) -> str:
-    """Domains, with their servers around them; routers are larger."""
-    spots = placed({name: each["servers"] for name, each in domains.items()})
-    count: dict[str, int] = {}
-    for each in domains.values():
-        for server in each["servers"]:
-            count[server] = count.get(server, 0) + 1
-    drawn = [
-        _line(spots[name, True], spots[server, False], "var(--soft)", 1, f"{server} is in {name}, {each['ordering']}")
-        for name, each in domains.items()
-        for server in each["servers"]
-    ]
-    routers = {server for server, times in count.items() if times > 1}
-    return _map(spots, [*drawn, *_nodes(spots, routers)], f"{escape(caption)}; routers are larger")
-
-
-def _line(a: tuple[float, float], b: tuple[float, float], stroke: str, width: float, title: str) -> str:
-    return (
-        f'<line x1="{a[0]:.0f}" y1="{a[1]:.0f}" x2="{b[0]:.0f}" y2="{b[1]:.0f}" stroke="{stroke}" '
-        f'stroke-width="{width:.1f}"><title>{escape(title)}</title></line>'
-    )
-
-
-def _nodes(spots: Spots, routers: set[str]) -> Iterable[str]:
-    for (name, is_domain), (x, y) in spots.items():
-        if is_domain:
-            yield f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle" class="soft">{short(name)}</text>'
-        else:
-            size = 6 if name in routers else 4
-            yield f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="dot"/>'
-            shift, anchor = (-6, "end") if x > WIDE / 2 else (6, "start")  # within the picture
-            yield f'<text x="{x + shift:.0f}" y="{y - 5:.0f}" text-anchor="{anchor}">{short(name)}</text>'
-
-
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +80,7 @@ def bars(caption: str, rows: Sequence[Figures], label: str, value: str) -> str:
         )
     if len(known) > len(drawn):
         caption += f"; the {len(drawn)} longest of {len(known)}"
-    return _svg(380, 18 * len(drawn) + 4, lines, escape(caption))
+    return svg(380, 18 * len(drawn) + 4, lines, escape(caption))
 
 
 def times(caption: str, rows: Sequence[Figures], values: Mapping[str, str], unit: str) -> str:
@@ -202,7 +114,7 @@ def times(caption: str, rows: Sequence[Figures], values: Mapping[str, str], unit
                     f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" class="c{place}"><title>{escape(title)}</title></circle>'
                 )
     names = ", ".join(_mark(f'class="c{at}"', each) for at, each in enumerate(values.values()))
-    return _svg(wide, high, lines, f"{escape(caption)}, {escape(unit)}: {names}")
+    return svg(wide, high, lines, f"{escape(caption)}, {escape(unit)}: {names}")
 
 
 def heat(rows: Sequence[Figures], order: Sequence[str]) -> str:
@@ -236,7 +148,7 @@ def heat(rows: Sequence[Figures], order: Sequence[str]) -> str:
             )
     few = f"; the {len(names)} busiest of {len(load)} servers" if len(load) > len(names) else ""
     caption = f"Messages from server (row) to server (column), 1 to {most:,}, stronger by the logarithm{few}"
-    return _svg(left + side + 4, top + side + 4, lines, caption)
+    return svg(left + side + 4, top + side + 4, lines, caption)
 
 
 def front(points: Sequence[Figures]) -> str:
@@ -259,7 +171,7 @@ def front(points: Sequence[Figures]) -> str:
         lines.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="5" class="{_which(row)}"><title>{title}</title></circle>')
         lines.append(f'<text x="{x + 8:.0f}" y="{y - 5:.0f}">{row["number"]}</text>')
     marks = " ".join(_mark(f'class="c{at}"', name) for at, name in enumerate(("current", "proposed")))
-    return _svg(wide, high, lines, f"The front: control bytes (up) and packets (across) of a message; {marks}")
+    return svg(wide, high, lines, f"The front: control bytes (up) and packets (across) of a message; {marks}")
 
 
 def _which(row: Figures) -> str:

@@ -1,6 +1,7 @@
 """What report.py makes of the small results that Spark gives it, without Spark; and the page of that."""
 
 import re
+from itertools import combinations, permutations
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import Row  # noqa: E402
 import mombroker  # noqa: E402
 from mombroker import ordering  # noqa: E402
 from mombroker.admin.analysis import figures as making  # noqa: E402
-from mombroker.admin.analysis import page, pictures, report, timeline, traffic  # noqa: E402
+from mombroker.admin.analysis import maps, page, pictures, report, timeline, traffic  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
 
 SECOND = 10**9
@@ -350,18 +351,72 @@ def test_the_heat_map_has_a_square_for_each_pair_and_servers_of_a_domain_side_by
     assert "the 40 busiest of 61 servers" in drawn and "b59" in drawn and "b3:" not in drawn
 
 
+def shown(domains):
+    return {name: {"ordering": "ks", "servers": each} for name, each in domains.items()}
+
+
 @pytest.mark.parametrize("servers", [2, 3, 9, 40])
 def test_a_map_is_as_wide_as_its_picture_no_higher_than_it_has_to_be_and_has_its_names_within(servers):
-    chain = {f"d{at}": {"ordering": "ks", "servers": [f"server{at:08}", f"server{at + 1:08}"]} for at in range(servers)}
-    drawn = pictures.topology(chain, "A chain")
+    drawn = maps.topology(
+        shown({f"d{at}": [f"server{at:08}", f"server{at + 1:08}"] for at in range(servers)}), "A chain"
+    )
     wide, high = (int(size) for size in re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn).groups())
     spots = [(int(x), int(y)) for x, y in re.findall(r'<circle cx="(\d+)" cy="(\d+)"', drawn)]
     assert (min(x for x, _ in spots), max(x for x, _ in spots)) == (30, wide - 30)
-    assert 24 <= min(y for _, y in spots) and max(y for _, y in spots) <= high - 24 and high <= pictures.HIGH
-    names = re.findall(r'<text x="(\d+)" y="\d+" text-anchor="(start|end)">([^<]+)</text>', drawn)
+    assert 24 <= min(y for _, y in spots) and max(y for _, y in spots) <= high - 24
+    assert high <= (maps.TALL if servers == 40 else maps.HIGH)
+    names = re.findall(r'<text x="(\d+)" y="\d+" text-anchor="(start|end)" class="name[ a-z]*">([^<]+)</text>', drawn)
     assert len(names) == servers + 1
+    assert legible(drawn) == 2 * servers + 1
     for x, anchor, name in names:  # on a phone a letter takes 11 of its units at most
         assert 0 <= int(x) + (11 * len(name) if anchor == "start" else -11 * len(name)) <= wide
+
+
+TEXT = re.compile(r'<text x="(\d+)" y="(\d+)" text-anchor="(start|middle|end)" class="(name[ a-z]*)">([^<]+)</text>')
+
+
+def texts(drawn, wide, high, kinds=("name", "name soft", "name screen", "name soft screen")):
+    """Left, top, right, bottom of each name, of letters of such a size."""
+    for x, y, anchor, kind, name in TEXT.findall(drawn):
+        left = int(x) - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * wide * len(name)
+        if kind in kinds:
+            yield left, int(y) - 0.75 * high, left + wide * len(name), int(y) + 0.25 * high
+
+
+def meeting(boxes):
+    return [
+        (a, b) for a, b in combinations(boxes, 2) if a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] and b[1] < a[3]
+    ]
+
+
+def legible(drawn):
+    """No name lies on another one, or on a dot, with letters of a screen or of a phone; how many there are."""
+    dots = [tuple(map(int, each)) for each in re.findall(r'<circle cx="(\d+)" cy="(\d+)"', drawn)]
+    for boxes in (list(texts(drawn, 7, 12)), list(texts(drawn, 10.5, 18, ("name", "name soft")))):
+        assert not meeting(boxes)
+        assert not [(a, x, y) for a in boxes for x, y in dots if a[0] < x < a[2] and a[1] < y < a[3]]
+    return len(TEXT.findall(drawn))
+
+
+@pytest.mark.parametrize("name", ["s", "server-"])
+def test_no_name_of_36_servers_lies_on_another(name):
+    domains = layouts.bus([f"{name}{at + 1}" for at in range(36)])
+    assert legible(maps.topology(shown(domains), "A map")) == 43
+    rows = [
+        {"domain": name, "from": a, "to": b, "packets": 1, "held": 1.0}
+        for name, each in domains.items()
+        for a, b in permutations(each, 2)
+    ]
+    assert legible(maps.links(rows, "held", "A map", " ms", pictures.HOLD)) == 43
+    assert "svg.map .screen { display: none }" in page.STYLE  # on a phone
+
+
+def test_of_too_many_servers_some_names_are_told_by_a_mouse_alone(monkeypatch):
+    monkeypatch.setattr(maps, "PAIRS", 500_000)
+    drawn = maps.topology(shown(layouts.bus([f"server-{at}" for at in range(150)])), "A map")
+    names = legible(drawn)
+    assert 0 < names < 163 and f"; {163 - names} names without room" in drawn
+    assert drawn.count("<circle") == drawn.count("</title></circle>") == 150
 
 
 def test_the_page_fits_a_phone_and_the_dark_and_explains_its_words():
