@@ -56,16 +56,18 @@ def anneal(folder, wanted):
 def judge(folder, wanted, layout, renamed):
     """Rows of the table, and what is wrong with them."""
     for shape, number in wanted:
-        names, sends = shapes.workload(shape, number)
-        begin = process_time()
-        advice = advise.advise(built(layout, names), load_of(sends))
-        took = process_time() - begin
-        current = advice.options["current"].cost
         found = {
             weight: json.loads(file.read_text())
             for weight in SECONDS
             if (file := file_of(folder, shape, number, weight)).exists()
         }
+        if not found:
+            continue
+        names, sends = shapes.workload(shape, number)
+        begin = process_time()
+        advice = advise.advise(built(layout, names), load_of(sends))
+        took = process_time() - begin
+        current = advice.options["current"].cost
         rows, wrong = {}, []
         for weight, some in found.items():
             mine = min(each.cost.price(weight) for each in advice.front)
@@ -73,7 +75,7 @@ def judge(folder, wanted, layout, renamed):
         others = [one["axes"] for some in found.values() for one in some]
         for name, of in AXES.items():
             rows[name] = min(of(each.cost) for each in advice.front), min(one[name] for one in others)
-        wrong += [name for name, (mine, other) in rows.items() if name.startswith("price") and mine > MOST * other]
+        wrong += [name for name, (mine, other) in rows.items() if mine > MOST * other]
         for one in others:
             changed = {name: one[name] / of(current) - 1 for name, of in AXES.items() if of(current)}
             if min(changed.values()) <= -GAIN and not advice.changes and not advice.trades:
