@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
@@ -106,17 +107,16 @@ def policy(values: dict[str, Any]) -> Policy:
     queue = values.get("dead_letter", "")
     if queue and (not queue.startswith("queue:") or queue == "queue:"):
         raise MomError(f'dead_letter must be a queue, as "queue:{queue.rpartition(":")[2] or "failed"}", not {queue!r}')
-    return Policy(**values)
+    made = Policy(**values)
+    if made.order and not _may_match(made.match, ["topic"]):
+        raise MomError(f"order is for topics, and {made.match!r} matches none: leave it out, or match 'topic:...'")
+    return made
 
 
 def _check_match(match: str) -> None:
     """Raises MomError for a pattern that matches no name that there can be."""
     kind, colon, name = match.partition(":")
-    head = WILD.split(match)[0]  # what all names that it matches begin with
-    if "*" in kind:  # it may stand for the colon, too
-        possible = any(f"{each}:".startswith(head) or head.startswith(f"{each}:") for each in KINDS)
-    else:
-        possible = bool(name) and any(fnmatchcase(each, kind) for each in KINDS)
+    possible = _may_match(match, KINDS)
     if possible and kind in ("sub", "share") and ":" not in name and "*" not in name:
         raise MomError(f"{match!r} matches no subscription: write '{kind}:CLIENT:NAME'; * stands for any of both")
     if not possible:
@@ -127,6 +127,15 @@ def _check_match(match: str) -> None:
         else:
             hint = f"did you mean {near}:{bare}?" if near else f"write 'queue:{bare}' or 'topic:{bare}'"
         raise MomError(f"{match!r} matches no destination: {hint}")
+
+
+def _may_match(match: str, kinds: Iterable[str]) -> bool:
+    """Is there a destination of one of these kinds that a pattern matches?"""
+    kind, _, name = match.partition(":")
+    head = WILD.split(match)[0]  # what all names that it matches begin with
+    if "*" in kind:  # it may stand for the colon, too
+        return any(f"{each}:".startswith(head) or head.startswith(f"{each}:") for each in kinds)
+    return bool(name) and any(fnmatchcase(each, kind) for each in kinds)
 
 
 def stored(values: dict[str, Any]) -> Policy:

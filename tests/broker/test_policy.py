@@ -1,6 +1,7 @@
 """Policies: what a setting can be, and how long a message waits after a failure."""
 
 import math
+import re
 
 import pytest
 
@@ -99,6 +100,27 @@ def test_a_pattern_that_no_name_can_match_is_refused_with_what_was_meant(match, 
 )  # fmt: skip
 def test_a_pattern_that_some_name_can_match_is_taken(match):
     assert policy({"match": match}).match == match
+
+
+@pytest.mark.parametrize("match", ["queue:a", "queue:*", "q*", "?ueue:a", "sub:c:n", "temp-topic:*", "temp-*"])
+def test_an_order_is_refused_where_no_topic_can_have_it(match):
+    with pytest.raises(MomError, match=f"order is for topics, and '{re.escape(match)}' matches none: leave it out"):
+        policy({"match": match, "order": "total"})
+    assert policy({"match": match, "order": ""}).match == match
+
+
+@pytest.mark.parametrize("match", ["*", "topic:a", "t*", "[qt]*:a", "*:a", "?opic:a", "*a"])
+def test_an_order_is_taken_where_some_topic_can_have_it(match):
+    assert policy({"match": match, "order": "total"}).order == "total"
+
+
+def test_an_order_of_a_queue_that_was_taken_before_stops_nobody():
+    for values in ({"match": "queue:a", "order": "total"}, {"order": "total", "match": "queue:a"}):
+        assert stored(values).match == "queue:a"
+    b = Broker()
+    refusal = b.ask("a", "set_policy", match="queue:a", values={"order": "total"})
+    assert refusal == "order is for topics, and 'queue:a' matches none: leave it out, or match 'topic:...'"
+    assert "order" in b.ask("a", "set_policy", match="topic:a", values={"order": "total"})["policy"]
 
 
 @pytest.mark.parametrize(

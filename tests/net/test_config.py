@@ -200,6 +200,7 @@ WRONG = [
         'match = "qeue:a"',
         "policies[0]: 'qeue:a' matches no destination: did you mean queue:a?",
     ),
+    ('overflow = "reject"', 'order = "total"', "policies[0]: order is for topics, and 'queue:orders.*' matches none"),
     ("create = false", "create = 0", "policies[1]: create must be true or false, not 0"),
 ]
 
