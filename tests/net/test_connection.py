@@ -1,4 +1,5 @@
 import socket
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -185,22 +186,66 @@ def test_a_silent_peer_is_closed_and_any_byte_is_a_sign_of_life(made):
     assert calls == [("failed", "no sign of life for 15 s"), "closed"]
 
 
-def test_what_is_flushed_is_on_its_way_before_the_reactor_turns_again(made):
-    conn, _, _, _ = made
+@pytest.fixture
+def ends(made):
+    """The connection at a real socket, its other end, and the writers that wait for a turn of the reactor."""
+    conn = made[0]
     ours, theirs = socket.socketpair()
-    turns = []
-    reactor = SimpleNamespace(addWriter=turns.append, removeWriter=turns.remove)
+    turns = set()
+    reactor = SimpleNamespace(addWriter=turns.add, removeWriter=turns.discard)
     with ours, theirs:
         for each in (ours, theirs):
             each.setblocking(False)
         conn.transport = tcp.Connection(ours, conn, reactor)
         conn.transport.connected = True
-        conn.send([], [wire.encode("entries")])
-        with pytest.raises(BlockingIOError):
-            theirs.recv(100)
-        assert turns, "Twisted would write in its next turn"
-        conn.flush()
-        assert theirs.recv(100) == wire.encode("entries") and not turns
-        conn.closing = True
-        conn.transport = None
-        conn.flush()
+        yield conn, theirs, turns
+
+
+def read(end):
+    found = b""
+    with suppress(BlockingIOError):
+        while data := end.recv(1 << 20):
+            found += data
+    return found
+
+
+def test_what_is_sent_now_is_on_its_way_before_the_reactor_turns_again(ends):
+    conn, theirs, turns = ends
+    conn.send([], [b"before"])
+    assert read(theirs) == b"" and turns, "Twisted would write in its next turn"
+    conn.send_now(b"one")
+    assert read(theirs) == b"beforeone" and not turns
+    conn.transport.reactor.addWriter = None  # it is not asked any more
+    written = conn.written
+    conn.send_now(b"two")
+    assert read(theirs) == b"two" and conn.written == written + 3
+    conn.closing = True
+    conn.transport = None
+    conn.send_now(b"three")
+
+
+def test_what_the_socket_does_not_take_now_leaves_in_its_order(ends):
+    conn, theirs, turns = ends
+    large = bytes(range(256)) * (1 << 14)  # 4 MiB, more than any buffer
+    conn.send_now(b"first")
+    conn.send_now(large)
+    conn.send_now(b"behind")
+    assert turns
+    conn.send([b"beat"], [])
+    conn.send_now(b"last")
+    got = b""
+    while conn.transport.dataBuffer or conn.queued:
+        got += read(theirs)
+        conn.transport.doWrite()
+    assert got + read(theirs) == b"first" + large + b"behindbeatlast"
+    conn.send_now(b"again")
+    assert read(theirs) == b"again" and not turns
+
+
+def test_a_connection_that_is_lost_while_it_sends_is_lost_in_the_next_turn(ends):
+    conn, theirs, turns = ends
+    conn.send_now(b"one")
+    theirs.close()
+    conn.send_now(b"two")
+    assert turns, "the transport finds out, and tells"
+

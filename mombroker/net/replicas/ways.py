@@ -118,8 +118,7 @@ class Ways:
         """What cannot be sent now is lost, as on any network."""
         way = self.ways.get(self.names.get(envelope.to, ""))
         if way is not None and way.up and way.conn is not None and way.conn.queued < QUEUED:
-            way.conn.send([], [wire.encode(frame_of(envelope))])
-            way.conn.flush()  # before our own disk writes, which may keep this thread
+            way.conn.send_now(wire.encode(frame_of(envelope)))  # before our own disk writes, which may keep this thread
 
     def told(self) -> list[Told]:
         """What the others have told."""
