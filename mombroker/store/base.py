@@ -33,14 +33,22 @@ def written(batch: Batch) -> tuple[int, int]:
         + len(batch.items) + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.ended) + len(batch.core)
         + len(batch.tasks) + len(batch.meta)
     )  # fmt: skip
-    size = sum([len(data) for _, data in batch.queue_out])
-    size += sum([len(row.data) for row in batch.queue_in.values() if row])
-    size += sum([len(row.data) for row in batch.payloads.values()])
-    size += sum([len(row.head) + len(row.body) for row in batch.items.values() if row])
-    size += sum([len(row.head) + len(row.body) for row in batch.held.values() if row])
-    size += sum([len(row[1]) for row in batch.agents.values() if row])
-    size += sum([len(blob) for blob in batch.core.values() if blob])
-    size += sum([len(row.data) for row in batch.tasks.values() if row])
+    size = 0
+    if batch.queue_out:  # most tables are empty: each is looked at once for that
+        size += sum([len(data) for _, data in batch.queue_out])
+    if batch.queue_in:
+        size += sum([len(row.data) for row in batch.queue_in.values() if row])
+        size += sum([len(row.data) for row in batch.payloads.values()])
+    if batch.items:
+        size += sum([len(row.head) + len(row.body) for row in batch.items.values() if row])
+    if batch.held:
+        size += sum([len(row.head) + len(row.body) for row in batch.held.values() if row])
+    if batch.agents:
+        size += sum([len(row[1]) for row in batch.agents.values() if row])
+    if batch.core:
+        size += sum([len(blob) for blob in batch.core.values() if blob])
+    if batch.tasks:
+        size += sum([len(row.data) for row in batch.tasks.values() if row])
     return rows, size
 
 

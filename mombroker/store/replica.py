@@ -47,7 +47,7 @@ OWN = frozenset({TERM, VOTE, CUT, APPLIED, REPLICA, VERSION})  # keys of meta th
 LOG_BYTES = "SELECT coalesce(sum(length(data)), 0) FROM replica_log WHERE idx <= ?"
 OUT, IN = "snapshot.sqlite", "snapshot.part"  # beside the store: what is sent to others, what comes in
 BLOCK = 1 << 20
-LATE, LATE_BYTES = 8, 512 << 10  # entries that wait to become rows, and bytes of them: with so many it is time
+LATE, LATE_BYTES = 32, 512 << 10  # entries that wait to become rows, and bytes of them: with so many it is time
 CHECKPOINT = 4_000  # pages of the write-ahead log: each batch is in it twice, and most pages change again and again
 
 
