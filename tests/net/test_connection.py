@@ -248,4 +248,3 @@ def test_a_connection_that_is_lost_while_it_sends_is_lost_in_the_next_turn(ends)
     theirs.close()
     conn.send_now(b"two")
     assert turns, "the transport finds out, and tells"
-

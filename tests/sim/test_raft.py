@@ -52,7 +52,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], str, tuple[int, ...]]] = {
     "leased for ever": ({"replica": fakes.LeasedForEver}, "has a lease in term", (3, 5)),
     "counts what is not written": ({"replica": fakes.CountsUnwritten}, "is decided, and on", (0, 1)),
     "votes for any log": ({"replica": fakes.VotesForAnyLog}, "leader completeness", (4, 6)),
-    "a snapshot takes entries back": ({"replica": fakes.DropsItsTail}, "is decided, and on", (70, 82)),
+    "a snapshot takes entries back": ({"replica": fakes.DropsItsTail}, "is decided, and on", (18, 23)),
     "a lost disk under its old id": ({"group": fakes.SameId}, "is decided, and on", (5, 23)),
     "snapshot and tail do not meet": ({"group": fakes.WithWrongSnapshots}, "the rows of", (2, 3)),
     "apply before append": ({"group": fakes.WithHostsThatApplyFirst}, "the log is cut behind what is decided", (0, 1)),

@@ -64,7 +64,8 @@ class Log:
 
     @property
     def unwritten(self) -> list[Entry]:
-        return self.tail[self.stable + 1 - self._begin :]
+        tail, stable = self.tail, self.stable
+        return tail[stable + 1 - tail[0].index :] if tail and tail[-1].index > stable else []
 
     @property
     def members(self) -> Members:
@@ -85,6 +86,8 @@ class Log:
         """Entries from `first` to `last`, at least one if there is any, and up to `most` bytes of them."""
         found: list[Entry] = []
         begin = self._begin
+        if begin <= first == last:
+            return self.tail[first - begin : first - begin + 1]
         if first < begin:
             found = self.storage.entries(first, min(last, begin - 1), most)
             if not found or found[-1].index < min(last, begin - 1):

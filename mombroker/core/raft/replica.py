@@ -34,6 +34,7 @@ from mombroker.core.words import many
 FOLLOWER, TRIAL, CANDIDATE, LEADER = "follower", "trial candidate", "candidate", "leader"
 DRIFT = 8  # a lease is shorter than what followers promise, by one part in so many
 CLOSE = 100  # entries that a learner may be behind when it becomes a voter
+LEADS = (AppendEntries, InstallSnapshot)  # what only leaders say
 
 
 class NotNow(MomError):
@@ -49,7 +50,8 @@ class Replica:
     leader    whom we follow; empty while we do not know
     began     our first entry as the leader of this term
     handed    the last term for which we stood because a leader with rows, of which we had just heard, wanted that
-    everywhere  up to this entry all that have rows have the log: a witness keeps what is behind it
+    everywhere  up to this entry all that have rows have the log, as of the last heartbeat: a witness keeps what is
+                behind it
     """
 
     def __init__(self, id: str, storage: Storage, times: Times, now: int, chance: float):
@@ -289,6 +291,13 @@ class Replica:
         """All members get the log, and nobody else."""
         last = self.log.last
         self.others = {id: self.others.get(id) or Progress(last + 1) for id in self.members.all if id != self.id}
+        self._look()
+
+    def _look(self) -> None:
+        """How far all are that have rows; what is behind that is kept, so it need not be the newest."""
+        members = self.members
+        matches = [self._match(id) for id in members.all if id not in members.witnesses]
+        self.everywhere = min(self.storage.applied(), *matches)
 
     def _append(self, kind: int, data: bytes) -> int:
         entry = Entry(self.log.last + 1, self.term, kind, data)
@@ -300,6 +309,7 @@ class Replica:
     def beat(self, now: int) -> None:
         """Say that we lead; the answers make the lease last."""
         self._beat = now
+        self._look()
         for id, other in self.others.items():
             other.waits = False  # what was under way may be lost
             if other.snapshot is not None:
@@ -321,9 +331,7 @@ class Replica:
         return done
 
     def _say_entries(self, id: str, prev: int, entries: list[Entry]) -> None:
-        log, members = self.log, self.members
-        matches = [self._match(id) for id in members.all if id not in members.witnesses]
-        self.everywhere = min(self.storage.applied(), *matches)
+        log = self.log
         message = AppendEntries(self.term, prev, log.term(prev), entries, log.commit, self.everywhere, self._beat)
         self._say(id, message)
 
@@ -335,7 +343,8 @@ class Replica:
         if not answer.ok:
             other.differs(answer.prev, answer.index)
         elif other.agreed(answer.index):
-            self._advance(now)
+            if answer.index > self.log.commit:
+                self._advance(now)
             self._hurry()
         if self.role == LEADER and frm in self.others:
             self._send(frm)
@@ -406,7 +415,7 @@ class Replica:
             case Vote():
                 self._voted(frm, message, now)
             case _ if message.term < self.term:
-                if isinstance(message, AppendEntries | InstallSnapshot):  # it does not know that it leads no more
+                if isinstance(message, LEADS):  # it does not know that it leads no more
                     self._say(frm, Appended(self.term, False, 0, 0, 0))
             case AppendEntries() | InstallSnapshot():
                 self._led_by(frm, message.term, now)
@@ -483,7 +492,7 @@ class Replica:
 
     def _say(self, to: str, message: Message) -> None:
         """What a leader says promises nothing that is not durable, once its term is."""
-        leads = isinstance(message, AppendEntries | InstallSnapshot) and self._durable == (self.term, self.vote)
+        leads = isinstance(message, LEADS) and self._durable == (self.term, self.vote)
         (self._ready.early if leads else self._ready.messages).append(Envelope(self.id, to, message))
 
     def check(self) -> None:

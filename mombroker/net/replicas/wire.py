@@ -38,6 +38,7 @@ WHAT: dict[str, tuple[type, tuple[type, ...]]] = {  # and the kinds of its field
     "install": (InstallSnapshot, (int, list, int, bytes, int)),
     "received": (Received, (int, int, int, int, int)),
 }
+ROUTE, ENTRY = (str, str, str), (int, int, int, bytes)  # kinds of the fields: what, from, to; of an entry
 NAMES = {kind: what for what, (kind, _) in WHAT.items()}
 FIELDS = {kind: attrgetter(*(each.name for each in fields(kind))) for kind in (Appended, Received)}
 
@@ -107,7 +108,7 @@ def frame_of(envelope: Envelope) -> list[Any]:
 
 def envelope_of(frame: list[Any]) -> Envelope:
     """Raises PeerError."""
-    if [type(each) for each in frame[:3]] != [str] * 3 or frame[0] not in WHAT:
+    if tuple(map(type, frame[:3])) != ROUTE or frame[0] not in WHAT:
         raise PeerError("a replica says what is no message")
     make: Callable[..., Message]
     make, kinds = WHAT[frame[0]]
@@ -122,11 +123,12 @@ def envelope_of(frame: list[Any]) -> Envelope:
 
 
 def _in_range(values: list[Any]) -> bool:
-    return all(0 <= each <= LARGEST for each in values if isinstance(each, int))
+    numbers = [each for each in values if isinstance(each, int)]
+    return not numbers or (min(numbers) >= 0 and max(numbers) <= LARGEST)
 
 
 def _entry(row: Any) -> Entry:
-    if type(row) is not list or list(map(type, row)) != [int, int, int, bytes] or not _in_range(row):
+    if type(row) is not list or tuple(map(type, row)) != ENTRY or not _in_range(row):
         raise PeerError("a replica sends an entry that is none")
     if row[2] == MEMBERS:
         _members(row[3])
