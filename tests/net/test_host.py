@@ -1,14 +1,16 @@
 """Many agent servers in one process."""
 
+import socket
 import time
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.selectreactor import SelectReactor
 
 from mombroker.core.errors import MomError
 from mombroker.core.events import Admin
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
-from mombroker.net.service import Host, steady
+from mombroker.net.service import Host, steady, straight
 from tests.net.town import NOTE, PATIENCE_S
 
 
@@ -93,3 +95,59 @@ def test_the_reactor_goes_by_a_clock_that_nobody_can_set():
     call = reactor.callLater(3600, print)
     assert 0 < call.getTime() - time.monotonic() <= 3600
     call.cancel()
+
+
+class Reader:
+    """One end of a pair of sockets, as the reactor sees it; `heard` does what is to be done with what has come."""
+
+    def __init__(self, reactor, heard):
+        self.reactor, self.heard, self.lost = reactor, heard, []
+        self.socket, self.other = socket.socketpair()
+        self.fileno = self.socket.fileno
+        reactor.addReader(self)
+
+    def logPrefix(self):
+        raise AssertionError("a context of the log is made")
+
+    def doRead(self):
+        return self.heard(self.socket.recv(100))
+
+    def close(self):
+        self.reactor.removeReader(self)
+        self.socket.close()
+        self.other.close()
+
+    def connectionLost(self, reason):
+        self.lost.append(reason.value)
+        self.close()
+
+
+def test_what_has_come_at_a_socket_is_read_without_a_context_of_the_log():
+    reactor = EPollReactor()
+    straight(reactor)
+    heard = []
+    one, other = (Reader(reactor, heard.append) for _ in range(2))
+    one.other.send(b"1")
+    other.other.send(b"2")
+    reactor.doIteration(0)
+    assert sorted(heard) == [b"1", b"2"] and one.lost == other.lost == []
+    one.heard, other.heard = (lambda data: other.close()), (lambda data: one.close())
+    one.other.send(b"1")
+    other.other.send(b"2")
+    reactor.doIteration(0)
+    assert [one.fileno(), other.fileno()].count(-1) == 1, "one has closed the other, which is not read any more"
+    for each in (one, other):
+        if each.fileno() != -1:
+            each.close()
+    third = Reader(reactor, lambda data: ValueError("no"))
+    third.other.send(b"3")
+    reactor.doIteration(0)
+    assert [str(each) for each in third.lost] == ["no"]
+    reactor.removeAll()
+
+
+def test_a_reactor_without_epoll_stays_as_it_is():
+    reactor = SelectReactor()
+    straight(reactor)
+    assert "doIteration" not in vars(reactor)
+    reactor.removeAll()
