@@ -183,9 +183,9 @@ class Sender(ABC):
     def answered(self, some: int) -> None:
         if not some:
             return
+        now, under_way = time.perf_counter(), self.under_way  # it is there: what the next one takes is not its wait
         self.done += some
         self.go(some)
-        now, under_way = time.perf_counter(), self.under_way
         while under_way and under_way[0][0] <= self.done:
             upto, since = under_way.popleft()
             self.waits.append((now - since, upto - self.seen))

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -380,6 +381,26 @@ def test_what_a_process_writes_to_disks_is_what_the_system_says():
 def test_a_percentile_counts_weights():
     waits = [(0.1, 1), (0.2, 98), (0.9, 1)]
     assert [stomp.weighted(waits, part) for part in (0.005, 0.5, 0.99, 1.0)] == [0.1, 0.2, 0.2, 0.9]
+
+
+def test_a_receipt_has_come_when_it_is_read_and_not_when_the_next_message_has_left(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(stompload, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    class Slow(stompload.Sender):
+        """It takes a second to send."""
+
+        line = SimpleNamespace(send=lambda data: now.append(now.pop() + 1))
+
+        def cut(self, at, some):
+            return b""
+
+    sender = Slow(4, 1)
+    sender.start(2)
+    for came in (5.0, 8.0):
+        now[0] = came
+        sender.answered(1)
+    assert sender.waits == [(5.0, 1), (3.0, 1)] and sender.finished
 
 
 @pytest.mark.long
