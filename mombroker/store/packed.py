@@ -6,7 +6,7 @@ the one that all replicas can read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -93,8 +93,13 @@ def _times(log: bytes, count: int) -> tuple[int, int]:
 
 def _parted(rows: Mapping[int, Any]) -> tuple[list[Any], list[int]]:
     """The rows that are put, which begin with their ids, and the ids of those that are deleted."""
+    if not rows:
+        return [], []
     return [row for row in rows.values() if row is not None], [id for id, row in rows.items() if row is None]
 
 
-def _rows(kind: Callable[..., Any], rows: Iterable[tuple[Any, ...]], gone: Iterable[int]) -> dict[int, Any]:
-    return {row[0]: kind(*row) for row in rows} | dict.fromkeys(gone)
+def _rows(kind: Callable[..., Any], rows: Sequence[tuple[Any, ...]], gone: Sequence[int]) -> dict[int, Any]:
+    found: dict[int, Any] = {row[0]: kind(*row) for row in rows} if rows else {}
+    if gone:
+        found |= dict.fromkeys(gone)
+    return found
