@@ -251,6 +251,23 @@ def test_a_group_that_is_removed_tells_all_and_may_be_made_anew():
     assert bus.state("y")["views"][-1] == [1, ["b/y"], ["b/y"], []]
 
 
+def test_a_group_that_is_made_again_has_none_of_its_former_numbers_of_views():
+    """What comes late and speaks of a former view 2 would be taken for a word on the new one's."""
+    bus = Bus(THREE)
+    numbers = list[int]()
+    for _ in range(3):
+        for each in "xyz":
+            told(bus, each, "join")
+        numbers += [number for number, members, *_ in bus.state("x")["views"] if members]
+        bus.ask("remove_group", server="a", group="ledger")
+        bus.settle()
+        assert bus.ask("groups", server="a")["groups"] == []
+        bus.kill("a")
+        bus.settle()
+    assert sorted({*numbers}) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    bus.check()
+
+
 def test_a_cast_to_a_group_without_members_comes_back():
     bus = Bus({"a/x": Member, "b/z": Teller})
     told(bus, "x", "join")

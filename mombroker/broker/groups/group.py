@@ -30,6 +30,7 @@ from mombroker.core.groups.home import JOIN, LEAVE, Home
 from mombroker.core.groups.view import View
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
+from mombroker.core.meta import VIEWS
 from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
@@ -43,6 +44,9 @@ class Around(Protocol):
 
 class Group(Native):
     """1. Its row says all that its home has decided.
+
+    A group that is made again has none of the numbers of views that it had before: what was said of those, and comes
+    late, speaks of none of its own.
 
     placed    casts that it has placed, since the server has started
     ends      it is to be no more
@@ -65,6 +69,15 @@ class Group(Native):
             if more:
                 self.lookout.load(more[0])
                 self.lookout.go_on(self._keeps)
+
+    def created(self) -> None:
+        if last := self._last_view():
+            self.home.number = last
+            self._changed()
+
+    def _last_view(self) -> int:
+        """Of all groups that were removed from this server, the greatest number of a view."""
+        return int(self.tx.written("meta", VIEWS) or 0)
 
     def repeated(self, source: str) -> bool:
         """Its name was forgotten while a loss was dealt with, and it is here."""
@@ -192,6 +205,7 @@ class Group(Native):
         if self.ends and not (self.home.members or self.home.change):
             self.natives.names.forget(self.id[self.id.index("/") + 1 :], self.id)
             self.natives.remove(self.id)
+            self.tx.rows.meta[VIEWS] = max(self.home.number, self._last_view())
 
     def check(self) -> None:
         self.home.check()
