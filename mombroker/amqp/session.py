@@ -378,7 +378,7 @@ class Session:
             return
         found, links = self.outbound.settled([*self.outbound.numbers(said.first, said.last), *others])
         if said.settled and outcome is not None and outcome.code == ACCEPTED:
-            self.commands += map(commands.Disposition, [tag for _, tag, _ in found])
+            self.commands += commands.accepted([tag for _, tag, _ in found])
         else:
             for id, tag, link in found:
                 mine = outcome if outcome is not None and outcome.code in OUTCOMES else link.source.default_outcome

@@ -26,6 +26,7 @@ MODIFIED = "modified"  # given back and counted as failed: offered again after a
 REQUEUED = "requeued"  # as modified, but offered again though its destination says that such go to the dead letters
 
 MAX_PREFETCH = 10_000  # messages that a subscription may have without settlement
+MAX_ACCEPTED = 100  # deliveries that one command accepts
 
 # Why something is refused, where protocols have a word for that.
 DENIED, MISSING, FULL = "denied", "missing", "full"
@@ -116,6 +117,10 @@ class SendRun:
     receipts: list[str]
     receipt: str | None = None  # of the run itself, which has none
     heads: list[tuple[str, bytes]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
 
     @property
     def destination(self) -> str:
@@ -222,6 +227,29 @@ class Disposition:
 
 
 @dataclass(slots=True)
+class AcceptRun:
+    """Deliveries that a client accepts in a row, each by itself and once. No receipt is asked for."""
+
+    tags: list[int]
+    receipt: str | None = None  # of the run itself
+
+    @property
+    def count(self) -> int:
+        return len(self.tags)
+
+    def singles(self) -> list[Disposition]:
+        """The same, one by one."""
+        return list(map(Disposition, self.tags))
+
+
+def accepted(tags: list[int]) -> list[Disposition | AcceptRun]:
+    """Commands that accept all of these."""
+    if len(tags) == 1:
+        return [Disposition(tags[0])]
+    return [AcceptRun(tags[at : at + MAX_ACCEPTED]) for at in range(0, len(tags), MAX_ACCEPTED)]
+
+
+@dataclass(slots=True)
 class Uncommitted:
     """An open transaction is to settle the delivery `tag`, and earlier ones as Disposition does: they are not settled
     yet, but take no room. Where credit comes back with settlements, it does now."""
@@ -264,8 +292,8 @@ class Disconnect:
 
 
 Command = (
-    Send | SendRun | Subscribe | Unsubscribe | Find | MakeTemporary | Disposition | Uncommitted | Flow | Transact | Sync
-    | Disconnect
+    Send | SendRun | Subscribe | Unsubscribe | Find | MakeTemporary | Disposition | AcceptRun | Uncommitted | Flow
+    | Transact | Sync | Disconnect
 )  # fmt: skip
 
 

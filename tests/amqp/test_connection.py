@@ -353,7 +353,8 @@ def test_each_outcome_is_that_of_the_broker():
         settle(3, None, Outcome(performatives.MODIFIED, True)), settle(4, None, Outcome(performatives.REJECTED)),
         settle(5, None, Outcome(performatives.MODIFIED, False, True)),
     )  # fmt: skip
-    found = [each for each in peer.commands() if isinstance(each, Disposition)]
+    row, *rest = peer.commands()
+    found = [*row.singles(), *rest]
     assert [(each.tag, each.outcome) for each in found] == [
         (1, "accepted"), (2, "accepted"), (3, "released"), (4, "modified"), (5, "rejected"), (6, "modified"),
     ]  # fmt: skip

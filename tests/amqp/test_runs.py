@@ -18,7 +18,7 @@ from mombroker.amqp.performatives import (
     performative,
 )
 from mombroker.broker import heads
-from mombroker.broker.commands import Delivery, Disposition, SendRun
+from mombroker.broker.commands import AcceptRun, Delivery, Disposition, SendRun
 from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.queue.item import QueuedMessage
 from tests.amqp.peer import message, settle
@@ -63,7 +63,7 @@ def whole(id, head, body, own, times, long, text):
 
 
 def singles(commands):
-    return [one for each in commands for one in (each.singles() if isinstance(each, SendRun) else [each])]
+    return [one for each in commands for one in (each.singles() if isinstance(each, SendRun | AcceptRun) else [each])]
 
 
 @given(
@@ -199,5 +199,5 @@ def test_deliveries_settled_one_by_one_are_settled_alike_however_that_comes(said
             peer.raw(data[at : at + size])
             at += size
         peer.connection.check()
-        told.append([each for each in peer.commands() if isinstance(each, Disposition)])
+        told.append([each for each in singles(peer.commands()) if isinstance(each, Disposition)])
     assert told[0] == told[1] == told[2]

@@ -12,6 +12,7 @@ from mombroker.broker.commands import (
     REJECTED,
     RELEASED,
     REQUEUED,
+    AcceptRun,
     Ask,
     BrowseEnd,
     Delivery,
@@ -45,7 +46,7 @@ ID = "s1/5f-7"
 
 def singles(commands):
     """Runs as the messages that they are."""
-    return [each for one in commands for each in (one.singles() if isinstance(one, SendRun) else [one])]
+    return [each for one in commands for each in (one.singles() if isinstance(one, SendRun | AcceptRun) else [one])]
 
 
 class Client:

@@ -61,6 +61,28 @@ class Deliveries:
         else:
             self._settle(consumer, tag, outcome, here)
 
+    def accept(self, tags: list[int]) -> bool:
+        """Accept all of these, each by itself. False: some are not there to be settled so, and nothing was done."""
+        known = self.tags
+        first = known.get(tags[0])
+        if first is None or first.ack == "client" or not first.home or first.uncommitted:
+            return False
+        for tag in tags:
+            if known.get(tag) is not first:
+                return False
+        unsettled = first.unsettled
+        rows = []
+        for tag in tags:
+            del known[tag]
+            rows.append(unsettled.pop(tag))
+        if not first.open and not unsettled:
+            del self.consumers[first.number]
+        if not first.outcomes:
+            self.settling.append(first)
+            self._touch()
+        first.outcomes.setdefault(ACCEPTED, []).extend(rows)
+        return True
+
     def _settle_upto(self, consumer: SessionConsumer, tag: int, outcome: str, here: bool) -> None:
         if consumer.former is not None:
             self._settle_upto(consumer.former, tag, outcome, here)

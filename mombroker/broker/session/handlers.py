@@ -12,6 +12,7 @@ from mombroker.broker.access.guard import needs
 from mombroker.broker.access.permission import CREATE
 from mombroker.broker.commands import (
     MAX_PREFETCH,
+    AcceptRun,
     Ask,
     Command,
     Denied,
@@ -60,7 +61,7 @@ from mombroker.core.words import many
 NAME_S = 5.0  # until a name must be decided
 START_S = 2.0  # until a subscription of another server must have answered; then the commands go on
 OVERFULL = "this server takes no work, it is short of room: {}; see `mom status`"
-PASSES = (Disposition, Flow, Uncommitted)  # what waits for no place
+PASSES = (Disposition, AcceptRun, Flow, Uncommitted)  # what waits for no place
 MAX_TEMPORARY = 1_000  # queues of one connection
 _made = maker(Send, "timestamp", "expires", "due", "producer", "counter", "sender", "annotations")
 
@@ -99,7 +100,8 @@ class Handlers:
         self.full: set[str] = set()
         self._temporary_queue, self._hold, self._close, self._lacks = temporary_queue, hold, close, lacks
         self.of: dict[type, Callable[[Session, Any], None]] = {
-            Send: self._send, SendRun: self._send_run, Disposition: self.settle, Transact: self._transact,
+            Send: self._send, SendRun: self._send_run, Disposition: self.settle, AcceptRun: self._accept,
+            Transact: self._transact,
             Sync: self._done, Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
             Subscribe: self._subscribe, Unsubscribe: self._unsubscribe, Ask: self._ask,
             Find: self._find, MakeTemporary: self._make_temporary,
@@ -143,10 +145,7 @@ class Handlers:
         to, guard = self._takes_all(run), session.guard
         large = max(map(len, run.bodies)) > self.limits.max_message
         if to is None or large or self.tx.full or (guard is not None and run.destination not in guard.sends):
-            commands = session.commands
-            commands.popleft()
-            commands.extendleft(reversed(run.singles()))
-            commands.appendleft(run)  # which has been obeyed
+            _one_by_one(session, run)
             return
         if guard is not None:
             self._pace(session, len(run.bodies))
@@ -460,6 +459,10 @@ class Handlers:
         if command.receipt is not None:
             session.reply(Receipt(command.receipt))
 
+    def _accept(self, session: Session, run: AcceptRun) -> None:
+        if not session.deliveries.accept(run.tags):
+            _one_by_one(session, run)
+
     def _uncommitted(self, session: Session, command: Uncommitted) -> None:
         session.deliveries.count_uncommitted(command.tag)
         self._done(session, command)
@@ -550,3 +553,11 @@ def _is_own(session: Session, destination: str) -> bool:
     """Is it a temporary destination of this connection?"""
     kind, _, name = destination.partition(":")
     return kind.startswith("temp-") and name.startswith(f"{session.name}/")
+
+
+def _one_by_one(session: Session, run: SendRun | AcceptRun) -> None:
+    """What a run consists of comes next."""
+    commands = session.commands
+    commands.popleft()
+    commands.extendleft(reversed(run.singles()))
+    commands.appendleft(run)  # which has been obeyed

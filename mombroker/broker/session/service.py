@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
-from mombroker.broker.commands import COMMAND, CONNECTION, Receipt, Receipts, Refused, SendRun
+from mombroker.broker.commands import COMMAND, CONNECTION, AcceptRun, Receipt, Receipts, Refused, SendRun
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.members import Members
@@ -296,7 +296,10 @@ class Sessions(Native):
                 self.turns.soon[self] = None
                 return 0
             command = commands[0]
-            left = max(0, left - len(command.bodies)) if type(command) is SendRun else left - 1
+            if type(command) is SendRun or type(command) is AcceptRun:
+                left = max(0, left - command.count)
+            else:
+                left -= 1
             try:
                 if session.unplaced is not None:
                     self.commands.in_turn(session, command)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
-from mombroker.broker.commands import COMMAND, FULL, Disposition, Refused, Send, SendRun
+from mombroker.broker.commands import COMMAND, FULL, AcceptRun, Disposition, Refused, Send, SendRun
 from mombroker.broker.session.session import Session
 from mombroker.broker.topic.routing import Topics
 from mombroker.core import times
@@ -67,6 +68,10 @@ class Waiting:
     def settle_ahead(self, session: Session) -> None:
         """A full queue must not wait for the very client that empties it: what settles its messages passes what is sent
         to it. It passes nothing else, or who passes a message on and then settles it might lose it."""
+        if any(isinstance(each, AcceptRun) for each in session.commands):
+            parts = [each.singles() if isinstance(each, AcceptRun) else [each] for each in session.commands]
+            session.commands.clear()
+            session.commands.extend(chain.from_iterable(parts))
         for command in self.freeing(session):
             session.commands.remove(command)
             try:

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mombroker.broker.commands import Delivery, DeliveryRun, Receipt, Receipts, Send, SendRun, Subscribe, Sync
+from mombroker.broker.commands import (
+    AcceptRun,
+    Delivery,
+    DeliveryRun,
+    Receipt,
+    Receipts,
+    Send,
+    SendRun,
+    Subscribe,
+    Sync,
+)
 from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.properties import pack
 from mombroker.broker.queue.consumer import PREFETCH_BYTES
@@ -156,6 +166,33 @@ def test_a_run_is_counted_by_its_messages_and_waits_at_the_one_that_has_no_room(
     taker.ack("2").ack("3").ack("4").ack("5")
     assert taker.receipts == [f"r{number}" for number in range(1, 6)]
     assert [each.body for each in taker.told if isinstance(each, Delivery)] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+# Deliveries 1 to 3 are of a queue, 4 to 6 of another one, whose are cumulative, 7 and 8 of a plain topic.
+@pytest.mark.parametrize(
+    "tags", [[1, 2, 3], [3, 1], [1, 9, 2], [9, 1], [5, 6], [1, 5, 2], [7, 8], [7, 1], [2, 7, 4], [*range(1, 9)]]
+)
+def test_a_row_of_accepts_is_what_it_is_one_by_one(tags):
+    left = []
+    for together in (True, False):
+        b = Broker()
+        taker = b.connect(strict=False).subscribe("s", Q, ack="individual").subscribe("c", "queue:c", ack="client")
+        taker.subscribe("t", "topic:t", ack="individual")
+        b.connect().send(Q, "1", "2", "3").send("queue:c", "4", "5", "6").send("topic:t", "7", "8")
+        run = AcceptRun(tags)
+        taker.do(*([run] if together else run.singles()))
+        counts = [b.queue(name).describe()["messages"] for name in (Q, "queue:c")]
+        left.append((counts, taker.refusals, b.stores["a"].snapshot(), b.records("a")))
+    assert left[0] == left[1]
+
+
+def test_a_row_of_accepts_passes_what_waits_for_the_very_room_that_it_makes():
+    b = Broker()
+    b.ask("a", "set_policy", match=Q, values={"max_messages": 2, "overflow": "block", "block_seconds": 60})
+    taker = b.connect().subscribe("s", Q, ack="individual").send(Q, "1", "2", "3", "4")
+    assert taker.texts == ["1", "2"]
+    taker.do(AcceptRun([1, 2]))
+    assert taker.texts == ["1", "2", "3", "4"]
 
 
 def test_a_run_goes_in_one_piece_where_nothing_is_in_its_way():
