@@ -36,6 +36,7 @@ from mombroker.broker.commands import (
     Transact,
     Uncommitted,
     Unsubscribe,
+    accepted,
 )
 from mombroker.broker.destinations import AGENT, DestinationError
 from mombroker.broker.properties import PropertyError
@@ -475,7 +476,7 @@ class Session:
         if self.version == V12 and len(headers) == 1 and frame.command == "ACK":
             ids = self.parser.acks()
             tags = self.unsettled.settle_row(ids)
-            self.commands += map(Disposition, tags)
+            self.commands += accepted(tags)
             for id in ids[len(tags) :]:
                 tag = self._given(id)
                 self.unsettled.settle(tag)
@@ -542,13 +543,17 @@ class Session:
         """Frames for what the broker says. A client that is leaving gets no more messages: they go back."""
         out, version = self.output, self.version
         heads: replies.Heads = {}
+        row: list[Delivery] = []
         for reply in said:
+            if type(reply) is Delivery:
+                row.append(reply)
+                continue
+            if row:
+                self._deliver(row, heads)
+                row = []
             if self.state == "closed":
                 return
-            if type(reply) is Delivery:
-                if self.state == "open":
-                    self._deliver(reply, heads)
-            elif type(reply) is Receipt:
+            if type(reply) is Receipt:
                 if not reply.receipt.startswith("\0"):
                     out.append(replies.receipt(reply, version))
                 elif reply.receipt == LAST:
@@ -566,18 +571,28 @@ class Session:
             elif isinstance(reply, BrowseEnd):
                 shown = self.subs[reply.sub].shown if reply.sub in self.subs else ""
                 out.append(replies.browse_end(reply.sub, shown, version))
+        if row:
+            self._deliver(row, heads)
 
-    def _deliver(self, delivery: Delivery, heads: replies.Heads) -> None:
-        name, tag, mode = delivery.sub, delivery.tag, delivery.ack
-        if mode == "auto":
-            message_id = replies.settled_id(delivery)
-            self.written = tag
-        else:
-            message_id = f"{delivery.id}{self._stamp}{tag}"
-            self.unsettled.add(tag, name, message_id, mode == "client")
-        sub = self.subs.get(name)  # as _named, without a call
-        named = sub is None or sub.named
-        self.output.append(replies.message(delivery, message_id, self.version, named, heads))
+    def _deliver(self, row: list[Delivery], heads: replies.Heads) -> None:
+        if self.state != "open":
+            return
+        out, version, stamp, unsettled = self.output, self.version, self._stamp, self.unsettled
+        given, known, named = unsettled.given, "", self._named("")
+        for delivery in row:
+            name, tag, id, _, _, _, mode, _ = delivery
+            if name != known:
+                known, named = name, self._named(name)
+            if mode == "auto":
+                message_id = replies.settled_id(delivery)
+                self.written = tag
+            else:
+                message_id = f"{id}{stamp}{tag}"
+                if mode == "client":
+                    unsettled.add(tag, name, message_id)
+                else:
+                    given[tag] = (name, message_id, False)
+            out.append(replies.message(delivery, message_id, version, named, heads))
 
     def _named(self, sub: str) -> bool:
         """Is it told the name of a subscription?"""

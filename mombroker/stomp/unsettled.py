@@ -19,10 +19,10 @@ class Unsettled:
         self.given: dict[int, tuple[str, str, bool]] = {}  # tag -> subscription, message-id, cumulative
         self.lines: dict[str, deque[int]] = {}
 
-    def add(self, tag: int, sub: str, message_id: str, cumulative: bool) -> None:
-        self.given[tag] = (sub, message_id, cumulative)
-        if cumulative:
-            self.lines.setdefault(sub, deque()).append(tag)
+    def add(self, tag: int, sub: str, message_id: str) -> None:
+        """A cumulative delivery."""
+        self.given[tag] = (sub, message_id, True)
+        self.lines.setdefault(sub, deque()).append(tag)
 
     def find(self, message_id: str) -> int | None:
         """The tag of a delivery; None if it was not given or is settled."""

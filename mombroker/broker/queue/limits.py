@@ -115,6 +115,11 @@ class QueueLimits:
                     self.queue.turns.late[self.queue] = None
                 return
 
+    @property
+    def wanted(self) -> bool:
+        """Somebody waits, perhaps for room."""
+        return bool(self.blocked_servers or self.service.waiting)
+
     def made(self) -> None:
         """A message has left, and made room."""
         if self.blocked_servers or self.service.waiting:

@@ -19,6 +19,8 @@ LANES = {f"p{number}": number for number in range(10)}  # collection -> priority
 
 
 class Room(Protocol):
+    @property
+    def wanted(self) -> bool: ...
     def made(self) -> None: ...
 
 
@@ -182,11 +184,34 @@ class QueueMessages:
             self.queue.touch()  # another one of its group may be for somebody now
         self.count -= 1
         self.bytes -= item.size
+        self._counted()
+        self.room.made()
+
+    def _counted(self) -> None:
         if not self.count:
             self.unstored = self.held = 0
         if self.bytes < self.unstored + self.held or (self.bytes and not self.count):
             self._put_right()
-        self.room.made()
+
+    def end_all(self, items: Sequence[QueuedMessage]) -> None:
+        """As `end` of each, which its consumer had."""
+        if self.room.wanted:  # each may let somebody in
+            for item in items:
+                self.end(item, True)
+            return
+        late, put, size, count = self.late, self.tx.rows.held, 0, 0
+        for item in items:
+            if item.place != HELD or item.expiry_row or item.group:
+                self.end(item, True)
+                continue
+            if not late or late.pop(item.id, None) is None:
+                put[item.id] = None
+            size += item.size
+            count += 1
+        self.held -= size
+        self.bytes -= size
+        self.count -= count
+        self._counted()
 
     def withdraw(self, item: QueuedMessage) -> None:
         """One that is ready goes elsewhere."""

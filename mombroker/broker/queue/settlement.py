@@ -59,10 +59,10 @@ class Settlement:
         held, freed = messages.unacked.get(session, {}), 0
         if note.undeliverable_here:
             freed += self._shun(note, held, (session, note.consumer))
-        for id in note.accepted:
-            if item := held.pop(id, None):
-                freed += item.size
-                messages.end(item, True)
+        if note.accepted:
+            items = [item for id in note.accepted if (item := held.pop(id, None)) is not None]
+            freed += sum([item.size for item in items])
+            messages.end_all(items)
         if len(note.accepted) > SETTLED:
             self.work.spend(len(note.accepted) // SETTLED, 0)
         for id in note.released:

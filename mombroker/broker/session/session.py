@@ -6,7 +6,7 @@ Causal order runs through the client since all that it sends and gets passes her
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -276,24 +276,28 @@ class Session(Native):
         if message.origin != self.tx.name:
             for *_, client_message in note.items:
                 self.service.set_by_our_clock(client_message, message)
-        for row, id, count, client_message in note.items:
-            self.deliver(consumer, client_message, id, count, row)
+        self._deliver(consumer, note.items)
 
     def deliver(self, consumer: SessionConsumer, message: ClientMessage, id: str, count: int, row: Any) -> None:
-        deliveries = self.deliveries
-        deliveries.tag = tag = deliveries.tag + 1
-        consumer.unsettled[tag] = row
-        deliveries.tags[tag] = consumer
-        if consumer.ack == "auto":
-            deliveries.autos.append(tag)
-        expires = message.expires
-        if expires:
-            expires -= self.clock.ahead
-        due = message.due
-        if due:
-            due -= self.clock.ahead
-        reply = _delivery(Delivery, (consumer.sub, tag, id, message, count, expires, consumer.ack, due))
-        self.service.replies[self.conn].append(reply)
+        self._deliver(consumer, ((row, id, count, message),))
+
+    def _deliver(self, consumer: SessionConsumer, items: Iterable[tuple[Any, str, int, ClientMessage]]) -> None:
+        deliveries, sub, ack, ahead = self.deliveries, consumer.sub, consumer.ack, self.clock.ahead
+        tag, tags, unsettled = deliveries.tag, deliveries.tags, consumer.unsettled
+        said = self.service.replies[self.conn]
+        for row, id, count, message in items:
+            tag += 1
+            unsettled[tag] = row
+            tags[tag] = consumer
+            if ack == "auto":
+                deliveries.autos.append(tag)
+            expires, due = message.expires, message.due
+            if expires:
+                expires -= ahead
+            if due:
+                due -= ahead
+            said.append(_delivery(Delivery, (sub, tag, id, message, count, expires, ack, due)))
+        deliveries.tag = tag
         self.tx.urgency = COMMIT
 
     def deliver_run(self, consumer: SessionConsumer, run: MessageRun) -> None:
