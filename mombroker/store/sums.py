@@ -12,7 +12,7 @@ LEAST = 7  # so many columns of a row are never NULL, whatever its table and the
 MASK = 0xFFFFFFFF
 
 
-@lru_cache(4096)
+@lru_cache(65_536)  # of what comes again with each row: as many queues as that
 def _names(*names: str) -> int:
     return crc32("\0".join(names).encode("utf-8", "surrogatepass"))
 
