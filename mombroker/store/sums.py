@@ -6,6 +6,7 @@ A row without a checksum was written by an older program, and is taken as it is.
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Any
 from zlib import crc32
 
 LEAST = 7  # so many columns of a row are never NULL, whatever its table and the program that wrote it
@@ -67,6 +68,14 @@ def with_held(rows: Iterable[tuple[int, str, bytes, bytes]]) -> list[tuple[int, 
         sum = crc32(body, crc32(head, ((id ^ id >> 32) + name + len(head)) & MASK))
         found.append((id, agent, head, body, sum))
     return found
+
+
+def whole(rows: list[tuple[Any, ...]]) -> bool:
+    """Are all these rows of `message`, with their checksums, as they were written? False: look at each, by `wrong`."""
+    try:
+        return with_items(row[:-1] for row in rows) == rows
+    except (TypeError, AttributeError):
+        return False
 
 
 def wrong(of: Callable[..., int], values: tuple[object, ...]) -> bool:

@@ -17,3 +17,11 @@ def test_items_in_one_loop_have_the_checksum_of_each() -> None:
 def test_held_rows_in_one_loop_have_the_checksum_of_each() -> None:
     rows = [HeldRow(id, agent, b"head", b"body") for id in IDS for agent in ("a/queue:x", "a/queue:y")]
     assert sums.with_held(iter(rows)) == [(*row, sums.held(*row)) for row in rows]
+
+
+def test_rows_of_messages_are_looked_at_together():
+    rows = sums.with_items([(number, "a/q", "p4", 0, b"head", b"body") for number in range(1, 4)])
+    assert sums.whole(rows) and sums.whole([])
+    for at, value in [(4, b"Head"), (5, b"bodY"), (6, None), (6, 1), (1, b"a/q"), (0, "1"), (3, None)]:
+        damaged = [*rows[:2], tuple(value if place == at else old for place, old in enumerate(rows[2]))]
+        assert not sums.whole(damaged), (at, value)

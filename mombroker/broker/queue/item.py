@@ -8,7 +8,7 @@ from struct import error as StructError
 
 import msgpack
 
-from mombroker.broker.message import PUT, ClientMessage, row_of
+from mombroker.broker.message import PUT, Alike, ClientMessage, row_of
 from mombroker.broker.wire import array, pack
 from mombroker.core.batch import Damage, HeldRow, ItemRow, Reader
 from mombroker.core.errors import StoreError
@@ -85,27 +85,64 @@ def held_rows(items: Sequence[QueuedMessage], queue: str) -> Iterator[HeldRow]:
         yield _row(HeldRow, (item.id, queue, head, message.body))
 
 
-def item_of(row: ItemRow | HeldRow) -> QueuedMessage:
+# Of rows that are read together, by all that is behind id and lane: a message of such, or what several have in common.
+Known = dict[bytes, ClientMessage | Alike]
+
+
+def item_of(row: ItemRow | HeldRow, known: Known | None = None) -> QueuedMessage:
     """Raises StoreError for a row that is no message."""
     try:
         count, failures, due, expiry_row, named = PREFIX.unpack_from(row.head)
         start = PREFIX.size + named
-        message_id, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
-        item = QueuedMessage(row.id, lane, message_id, ClientMessage.of_row(values, row.body))
+        behind = _behind(row.head, start) if known is not None else 0
+        alike = _alike(known, row.head[behind:]) if known is not None and behind else None
+        if alike is not None:
+            message_id, lane = msgpack.unpackb(row.head[start + len(ROW) : behind - 1]), row.head[behind - 1]
+            message = alike.message(row.body)
+        else:
+            message_id, lane, *values = msgpack.unpackb(row.head[start:], strict_map_key=False)
+            message = ClientMessage.of_row(values, row.body)
+            if known is not None and behind and not (message.expires or message.due):  # which others may change
+                known[row.head[behind:]] = message
+        item = QueuedMessage(row.id, lane, message_id, message)
         item.holder = row.head[PREFIX.size : start].decode()
-    except (StructError, TypeError, ValueError) as error:
+    except (StructError, TypeError, ValueError, IndexError) as error:
         raise StoreError(f"message {row.id} of {row.agent} cannot be read: {error}") from None
     item.count, item.failures, item.due, item.expiry_row = count, failures, due, expiry_row
     item.stored, item.place = True, HELD if isinstance(row, HeldRow) else WAITING
     return item
 
 
+def _behind(head: bytes, start: int) -> int:
+    """Where id and lane end in a row that is as `_packed` makes it; 0 in another one."""
+    if not head.startswith(ROW, start):
+        return 0
+    at = start + len(ROW)
+    kind = head[at]
+    if kind & 0xE0 == 0xA0:  # a text of up to 31 bytes,
+        at += 1 + (kind & 0x1F)
+    elif kind == 0xD9:  # or 255
+        at += 2 + head[at + 1]
+    else:
+        return 0
+    return at + 1 if head[at] < 0x80 else 0  # a lane is a small number
+
+
+def _alike(known: Known, packed: bytes) -> Alike | None:
+    """What messages of which all but body and id is packed so have in common, if there was one before."""
+    found = known.get(packed)
+    if isinstance(found, ClientMessage):
+        found = known[packed] = Alike(found)
+    return found
+
+
 def readable(reader: Reader, rows: Iterable[ItemRow | HeldRow]) -> list[QueuedMessage]:
     """The messages of these rows; one that cannot be read is named as damaged, and set aside soon."""
     found: list[QueuedMessage] = []
+    known: Known = {}
     for row in rows:
         try:
-            found.append(item_of(row))
+            found.append(item_of(row, known))
         except StoreError:
             table, collection = ("held", "") if isinstance(row, HeldRow) else ("message", row.collection)
             packed = msgpack.packb(tuple(row))
