@@ -23,7 +23,7 @@ from mombroker.core.message import BOUNCE, Message, Note, addressed, decode, ide
 from mombroker.core.meta import OWN
 from mombroker.core.neighbours import Neighbours
 from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.core.trace import NO_OUT, Out, Record
+from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
 from mombroker.ordering.base import Ordering, Packet, Rows
 
@@ -79,7 +79,7 @@ class Channel:
     __slots__ = (
         "tx", "clock", "readers", "at_once", "gate", "routes", "domains", "links", "neighbours", "conns", "owning",
         "moved", "heard", "sent", "received", "forwarded", "holds", "engine", "dead_letters", "_delivering",
-        "_distances", "_hops", "_left", "_taken", "_logs",
+        "_distances", "_hops", "_left", "_taken", "_logs", "_notes",
     )  # fmt: skip
 
     engine: Engine
@@ -116,6 +116,7 @@ class Channel:
         self.sent = self.received = self.forwarded = self.holds = 0
         self._left, self._taken = trace.recorder(tx, *SENT), trace.recorder(tx, *TAKEN)
         self._logs = bool(topology.log.get("enabled", True))
+        self._notes = trace.Notes(tx.name, 0)  # which go on as long as they are the last in the log
 
     def core(self, domain: Domain, rows: Rows) -> Ordering:
         """The ordering core of a domain, from its rows; without rows a new one. Raises StoreError for other rows."""
@@ -278,10 +279,9 @@ class Channel:
 
         Not to be called while another one is at work, which might not expect that this one changes.
         """
-        tx, agent, engine, left, taken = self.tx, native.id, self.engine, self._left, self._taken
+        tx, agent, engine = self.tx, native.id, self.engine
         now, name, dests = tx.now, tx.name, (native.id,)
-        held = self._own_wait()
-        alone, run = len(notes) == 1, None
+        held = bool(self.gate.own) or (bool(self.owning) and self._own_wait())
         for note in notes:
             number, size, kind = tx.new_id(), note.size, note.wire
             message = Message(name, number, source, dests, kind, b"", now, 0, BOUNCE, b"", note, size)
@@ -290,29 +290,17 @@ class Channel:
                 continue
             self.sent += 1
             tx.urgency = tx.urgency or LINGER
-            if alone:
-                left("send", name, number, source, dests, size, now, now, NO_OUT, kind)
-                taken("react", name, number, agent, size, "", "", 0, now, now, now, now, "")
-            elif self._logs:
-                if run is None or tx.rows.log[-1] is not run:
-                    run = self._log_run(source, agent, kind)
-                run.numbers.append(number)
-                run.sizes.append(size)
+            if self._logs:
+                log, told = tx.rows.log, self._notes
+                if not log or log[-1] is not told or told.now != now:
+                    told = self._notes = trace.Notes(name, now)
+                    log.append(told)
+                told.told.append((number, source, agent, kind, size))
             engine.react_now(native, message)
 
     def _own_wait(self) -> bool:
         """Copies for agents of ours are on their way, which others must not overtake."""
         return bool(self.gate.own) or (bool(self.owning) and any(part.pending for part in self.owning))
-
-    def _log_run(self, source: str, agent: str, type: str) -> trace.Run:
-        tx = self.tx
-        now, name = tx.now, tx.name
-        run = trace.Run(
-            Record("send", name, 0, source, (agent,), sent=now, done=now, detail=type),
-            Record("react", name, 0, agent, sent=now, received=now, delivered=now, done=now),
-        )
-        tx.rows.log.append(run)
-        return run
 
     def sent_here(self, source: str, agent: str, type: str, sizes: list[int], ids: int = 1) -> list[int] | None:
         """The numbers of messages that somebody has sent to one of our own agents, where the caller does with them what
@@ -326,8 +314,8 @@ class Channel:
         self.sent += len(sizes)
         tx.urgency = tx.urgency or LINGER
         if self._logs:
-            run = self._log_run(source, agent, type)
-            run.numbers, run.sizes = given if ids == 1 else given[::ids], sizes
+            numbers = given if ids == 1 else given[::ids]
+            tx.rows.log.append(trace.Run(tx.name, tx.now, source, agent, type, numbers, sizes))
         return given
 
     def run_now(self, source: str, native: Native, type: str, sizes: list[int]) -> list[int] | None:

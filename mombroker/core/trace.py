@@ -27,7 +27,8 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 VERSION = 1
@@ -75,29 +76,67 @@ class Record(NamedTuple):
 
 FIELDS = Record._fields
 DEFAULTS = Record()
+_record = partial(tuple.__new__, Record)  # a third of the time of Record(...)
 STATIONS = ("done", "delivered", "received", "sent")  # the latest one passed is when the record was written
 
 
-class Run:
-    """Records of messages that one agent has sent in a row to another of its server, which has reacted to each at once:
-    a `send` and a `react` for each, in this order, and like those of the others but for `number` and `payload`."""
+class Notes:
+    """Records of notes that agents of one server have told each other at one time, in this order, each of which was
+    reacted to at once: a `send` and a `react` for each.
 
-    __slots__ = ("send", "react", "numbers", "sizes")
+    told   number, source, agent, type and size of each
+    """
 
-    def __init__(self, send: Record, react: Record):
-        self.send, self.react = send, react
-        self.numbers: list[int] = []
-        self.sizes: list[int] = []
+    __slots__ = ("name", "now", "told")
+
+    def __init__(self, name: str, now: int):
+        self.name, self.now = name, now
+        self.told: list[tuple[int, str, str, str, int]] = []
+
+    def __len__(self) -> int:
+        return 2 * len(self.told)
+
+    def columns(self) -> tuple[Sequence[Any], ...]:
+        """As `told`: of each a value for all, or one for each."""
+        return tuple(zip(*self.told, strict=True))
+
+    def records(self) -> list[Record]:
+        name, now, found = self.name, self.now, list[Record]()
+        for number, source, agent, type, size in self.told:
+            found += (
+                _record((
+                    "send", name, number, source, (agent,), size, "", "", 0, now, 0, 0, now, NO_OUT, NO_MISSING, type,
+                )),
+                _record((
+                    "react", name, number, agent, (), size, "", "", 0, now, now, now, now, NO_OUT, NO_MISSING, "",
+                )),
+            )  # fmt: skip
+        return found
+
+
+class Run(Notes):
+    """Notes that one agent has told another one."""
+
+    __slots__ = ("pair", "numbers", "sizes")
+
+    def __init__(
+        self, name: str, now: int, source: str, agent: str, type: str, numbers: Sequence[int], sizes: Sequence[int]
+    ):
+        self.name, self.now, self.pair, self.numbers, self.sizes = name, now, (source, agent, type), numbers, sizes
 
     def __len__(self) -> int:
         return 2 * len(self.numbers)
 
+    def columns(self) -> tuple[Sequence[Any], ...]:
+        return self.numbers, *[(value,) for value in self.pair], self.sizes
+
     def records(self) -> list[Record]:
-        each = zip(self.numbers, self.sizes, strict=True)
-        return [half._replace(number=n, payload=size) for n, size in each for half in (self.send, self.react)]
+        alone = Notes(self.name, self.now)
+        alone.told = [(number, *self.pair, size) for number, size in zip(self.numbers, self.sizes, strict=True)]
+        return alone.records()
 
 
-Entry = Record | Run  # of the log of one commit
+Entry = Record | Notes  # of the log of one commit
 
 # Version, trace, span and flags; a version that is not known may have more behind these (W3C Trace Context, 3.2).
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -112,12 +151,19 @@ def traceparent(said: object) -> str:
     return "" if more and (said.startswith(_VERSION) or not more.startswith("-")) else found[0]
 
 
+def begin(log: list[Entry]) -> int:
+    """Where in a log that is open the records of what comes next begin."""
+    if log and isinstance(notes := log[-1], Notes):  # which no more join
+        log[-1:] = notes.records()
+    return len(log)
+
+
 def parents(log: list[Entry], since: int, source: str, parent: str) -> None:
-    """Say in a log that is open who is the parent of what an agent has sent since then."""
+    """Say in a log that is open who is the parent of what an agent has sent since then; see `begin`."""
     found = list[Entry]()
-    for entry in log[since:]:
+    for entry in records(log[since:]):
         found.append(entry)
-        if isinstance(entry, Record) and entry.kind == "send" and entry.agent == source:
+        if entry.kind == "send" and entry.agent == source:
             found.append(DEFAULTS._replace(
                 kind="parent", origin=entry.origin, number=entry.number, agent=source, done=entry.done, detail=parent
             ))  # fmt: skip
@@ -128,7 +174,7 @@ def records(log: Iterable[Entry]) -> list[Record]:
     """One by one."""
     found: list[Record] = []
     for entry in log:
-        found += entry.records() if isinstance(entry, Run) else [entry]
+        found += entry.records() if isinstance(entry, Notes) else [entry]
     return found
 
 

@@ -2,34 +2,38 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, cycle
 from typing import Any
 
 import msgpack
 
 from mombroker.core.batch import Batch, LogRow
-from mombroker.core.trace import DEFAULTS, FIELDS, Entry, Record, Run, records
+from mombroker.core.trace import DEFAULTS, FIELDS, Entry, Notes, Record, records
 
 # A column is nil (every value is the default), one value (all are equal), two (all but the first are equal: the first
-# record of a commit often tells of the commit before), or one value per record. Where there are runs it may be a map:
+# record of a commit often tells of the commit before), or one value per record. Where there are notes it may be a map:
 # from the place of a record, counted from 0, to values that repeat up to the next place.
 _pack: Callable[[Any], bytes] = msgpack.Packer(unicode_errors="surrogatepass").pack
 
 _record = partial(tuple.__new__, Record)
-_NUMBER, _PAYLOAD = FIELDS.index("number"), FIELDS.index("payload")
+FEW = 32  # records, which take less time one by one
 Column = tuple[Any, ...]
+_ALL_DEFAULT: list[Column] = [(value,) for value in DEFAULTS]
 
 
 def pack(log: Sequence[Entry]) -> bytes:
-    if any(type(entry) is Run for entry in log):
-        return _pack(list(map(_joined, zip(*_parts(log), strict=True))))
+    if any(isinstance(entry, Notes) for entry in log):
+        if count(log) > FEW:
+            return _pack(list(map(_joined, zip(*_parts(log), strict=True))))
+        log = records(log)
     columns: list[Column | None] = []
-    count = len(log)
+    total = len(log)
     for column in zip(*log, strict=True):
         value = column[-1]
         same = column.count(value)
-        if same == count:
+        if same == total:
             columns.append((value,) if value else None)
-        elif same == count - 1 and column[0] != value:
+        elif same == total - 1 and column[0] != value:
             columns.append((column[0], value))
         else:
             columns.append(column)
@@ -37,7 +41,7 @@ def pack(log: Sequence[Entry]) -> bytes:
 
 
 def _parts(log: Sequence[Entry]) -> Iterator[list[tuple[int, Column]]]:
-    """By run, and by records between runs: of each field where its values begin, and these."""
+    """By notes, and by records between such: of each field where its values begin, and these."""
     at, singles = 0, list[Record]()
     for entry in (*log, None):
         if isinstance(entry, Record):
@@ -49,18 +53,34 @@ def _parts(log: Sequence[Entry]) -> Iterator[list[tuple[int, Column]]]:
             at += len(singles)
             singles = []
         if entry is not None:
-            yield [(at, column) for column in _of_run(entry)]
+            yield [(at, column) for column in _of_notes(entry)]
             at += len(entry)
 
 
-def _of_run(run: Run) -> list[Column]:
-    columns: list[Column] = [
-        (one,) if one == other else (one, other) for one, other in zip(run.send, run.react, strict=True)
-    ]
-    for at, values in ((_NUMBER, run.numbers), (_PAYLOAD, run.sizes)):
-        same = values.count(values[0]) == len(values)
-        columns[at] = (values[0],) if same else tuple([value for value in values for _ in (run.send, run.react)])
-    return columns
+def _of_notes(notes: Notes) -> Iterable[Column]:
+    numbers, sources, agents, types, sizes = notes.columns()
+    now = notes.now
+    columns: dict[str, Column] = {
+        "kind": ("send", "react"), "origin": (notes.name,), "number": _twice(numbers), "payload": _twice(sizes),
+        "agent": _in_turn(sources, agents), "dests": _in_turn([*zip(agents, strict=True)], [()]),
+        "sent": (now,), "received": (0, now), "delivered": (0, now), "done": (now,), "detail": _in_turn(types, [""]),
+    }  # fmt: skip
+    return map(columns.get, FIELDS, _ALL_DEFAULT)
+
+
+def _twice(values: Sequence[Any]) -> Column:
+    return tuple(values[:1] if _same(values) else [value for value in values for _ in "ab"])
+
+
+def _in_turn(ones: Sequence[Any], others: Sequence[Any]) -> Column:
+    """One of these, then one of those; where all are the same, there may be one alone."""
+    if _same(ones) and _same(others):
+        return (ones[0],) if ones[0] == others[0] else (ones[0], others[0])
+    return tuple(chain.from_iterable(zip(ones, cycle(others), strict=False)))
+
+
+def _same(values: Sequence[Any]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 def _joined(parts: Iterable[tuple[int, Column]]) -> dict[int, Column] | Column | None:
@@ -138,10 +158,11 @@ def records_of(batch: Batch) -> list[Record]:
 
 def count(log: Iterable[Entry]) -> int:
     """Its records."""
-    return sum([len(entry) if type(entry) is Run else 1 for entry in log])
+    return sum([len(entry) if isinstance(entry, Notes) else 1 for entry in log])
 
 
 def time(entry: Entry) -> int:
-    """When this server wrote the record, or the last one of a run: its latest station."""
-    record = entry.react if isinstance(entry, Run) else entry
-    return record.done or record.delivered or record.received or record.sent
+    """When this server wrote the record, or those of notes: its latest station."""
+    if isinstance(entry, Notes):
+        return entry.now
+    return entry.done or entry.delivered or entry.received or entry.sent

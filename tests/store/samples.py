@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import Record, Run
+from mombroker.core.trace import Notes, Record, Run
 from mombroker.core.trace import records as singles
 from mombroker.store import columns
 
@@ -113,17 +112,23 @@ links = st.builds(
 records = st.builds(record, st.integers(1, 99), times, agent=agents, detail=st.text(max_size=3), hops=st.integers(0, 2))
 
 
-def run_of(send: Record, numbers: Iterable[int], sizes: Iterable[int]) -> Run:
-    """A run whose first message was sent like this."""
-    react = send._replace(kind="react", agent="paris/q", dests=(), received=send.sent, detail="")
-    made = Run(send._replace(number=0, payload=0), react._replace(number=0, payload=0))
-    made.numbers, made.sizes = list(numbers), list(sizes)
-    return made
+def run_of(*told: tuple[int, int]) -> Run:
+    """Notes of one agent for another: number and size of each."""
+    return Run("paris", T0, "paris/source", "paris/q", "sample.Note", *map(list, zip(*told, strict=True)))
 
 
-def runs_of(sends: st.SearchStrategy[Record]) -> st.SearchStrategy[Run]:
-    each = st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(0, 3)), min_size=1, max_size=4)
-    return st.builds(lambda send, pairs: run_of(send, *zip(*pairs, strict=True)), sends, each)
+def some_notes() -> st.SearchStrategy[Notes]:
+    """Of several agents, of several types."""
+    names = st.sampled_from(["paris/a", "paris/b"])
+    told = st.tuples(st.integers(0, 1 << 60), names, names, st.text(max_size=2), st.integers(0, 3))
+
+    def made(at: int, each: list[tuple[int, str, str, str, int]]) -> Notes:
+        notes = Notes("paris", at)
+        notes.told = each
+        return notes
+
+    pairs = st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(0, 3)), min_size=1, max_size=24)
+    return st.builds(made, times, st.lists(told, min_size=1, max_size=24)) | pairs.map(lambda each: run_of(*each))
 
 
 def by_id(rows: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[int, Any]]:
@@ -157,7 +162,7 @@ def batches(draw: st.DrawFn) -> Batch:
         meta=draw(
             st.dictionaries(st.sampled_from(["next", "now", "name:a"]), st.none() | st.integers(0, 1 << 62) | st.text())
         ),
-        log=draw(st.lists(records | runs_of(records), max_size=4)),
+        log=draw(st.lists(records | some_notes(), max_size=4)),
     )
 
 

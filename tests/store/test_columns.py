@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mombroker.core.trace import FIELDS
 from mombroker.core.trace import records as singles
 from mombroker.store import columns
-from tests.store.samples import T0, record, run_of, runs_of
+from tests.store.samples import T0, record, run_of, some_notes
 
 texts = st.text(max_size=4)
 pairs = st.tuples(st.integers(0, 9), st.integers(0, 1 << 40))
@@ -27,8 +27,8 @@ def test_records_come_back_as_they_were(rows):
     assert columns.unpack(columns.pack(rows), len(rows)) == rows
 
 
-@given(st.lists(records | runs_of(records), min_size=1, max_size=8))
-def test_runs_come_back_as_their_records_do(log):
+@given(st.lists(records | some_notes(), min_size=1, max_size=8))
+def test_notes_come_back_as_their_records_do(log):
     rows = singles(log)
     assert columns.count(log) == len(rows) and columns.time(log[-1]) == columns.time(rows[-1])
     data = columns.pack(log)
@@ -36,11 +36,16 @@ def test_runs_come_back_as_their_records_do(log):
 
 
 def test_what_the_records_of_a_run_share_is_stored_once():
-    alike, run = record(1), run_of(record(1), range(100), [7] * 100)
+    alike, run = record(1), run_of(*((number, 7) for number in range(100)))
     stored = dict(zip(FIELDS, msgpack.unpackb(columns.pack([alike, run, run]), strict_map_key=False), strict=True))
     assert stored["payload"] == [7] and stored["hops"] is None
     assert stored["kind"] == {0: ["send"], 1: ["send", "react"]}
     assert stored["number"][1] == [number for number in range(100) for _ in "ab"]
+
+
+def test_few_notes_are_stored_as_their_records_would_be():
+    for log in ([run_of((1, 7), (2, 8))], [record(1), run_of((2, 7)), record(3)]):
+        assert columns.pack(log) == columns.pack(singles(log))
 
 
 @pytest.mark.parametrize(

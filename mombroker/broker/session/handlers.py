@@ -136,7 +136,7 @@ class Handlers:
 
     def _send_traced(self, session: Session, command: Send) -> None:
         log = self.tx.rows.log
-        begin = len(log)
+        begin = trace.begin(log)
         self._send(session, replace(command, parent=""))
         trace.parents(log, begin, session.id, command.parent)
 
@@ -259,7 +259,7 @@ class Handlers:
 
     def _put_question(self, message: Message, parent: str) -> None:
         log = self.tx.rows.log
-        begin = len(log)
+        begin = trace.begin(log)
         self.natives.send(message)
         if parent:
             trace.parents(log, begin, message.source, parent)
@@ -407,7 +407,7 @@ class Handlers:
                 self._put_question(questions.popleft(), each.parent)
             elif isinstance(each, Send):
                 where, message = next(going)
-                begin = len(log)
+                begin = trace.begin(log) if each.parent else 0
                 if where:
                     self.natives.post(session.id, where, message)
                 else:
