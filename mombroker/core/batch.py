@@ -167,6 +167,9 @@ class Reader(Protocol):
     def items(
         self, agent: str, collection: str, after: tuple[int, int] | None, limit: int
     ) -> list[ItemRow]: ...  # in order of (key, id), strictly after
+    def item_ids(
+        self, agent: str, collection: str, after: int, upto: int, limit: int
+    ) -> list[int]: ...  # whose key is 0
     def keyed(self, agent: str, collection: str) -> int: ...  # id of the one row there; 0: none, or known to be damaged
     def range(
         self, agent: str, first: str, last: str, limit: int, reverse: bool

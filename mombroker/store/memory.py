@@ -347,6 +347,11 @@ class MemoryStore:
         ids = (places[at][1] for at in range(first, len(places)))
         return [self.disk.items[id] for id in islice(self._good("message", ids), limit)]
 
+    def item_ids(self, agent: str, collection: str, after: int, upto: int, limit: int) -> list[int]:
+        places = self.disk.places.get((agent, collection), [])
+        ids = (id for key, id in places[bisect_right(places, (0, after)) :] if key == 0 and id <= upto)
+        return list(islice(self._good("message", ids), limit))
+
     def keyed(self, agent: str, collection: str) -> int:
         return next((id for _, id in self.disk.places.get((agent, collection), []) if not self._bad("message", id)), 0)
 

@@ -29,6 +29,7 @@ RANGE = (
     "SELECT id, agent, collection, key, head, body, {0} FROM message"
     " WHERE agent = ?1 AND collection >= ?2 AND collection < ?3"
 )
+IDS = "SELECT id FROM message WHERE agent = ? AND collection = ? AND key = 0 AND id > ? AND id <= ? ORDER BY id LIMIT ?"
 KEYED_ID = "SELECT id FROM message WHERE agent = ?1 AND collection = ?2"
 SAME_KEY = f"{ITEMS} AND key = ?3 AND id > ?4 ORDER BY id LIMIT ?5"
 AFTER = (
@@ -397,6 +398,14 @@ class SqliteReader:
                 break
             after = (rows[-1][3], rows[-1][0])
         return found
+
+    def item_ids(self, agent: str, collection: str, after: int, upto: int, limit: int) -> list[int]:
+        """Those with key 0 and after < id <= upto, in order. The index alone tells."""
+        after, bad = max(after, self._dropped.get(agent, 0)), self._bad
+        if bad:
+            limit += sum(table == "message" for table, _ in bad)
+        rows = self.select(IDS, agent, collection, after, upto, limit)
+        return [id for (id,) in rows if ("message", id) not in bad] if bad else [id for (id,) in rows]
 
     def keyed(self, agent: str, collection: str) -> int:
         """The index alone tells: the row itself is not looked at."""

@@ -264,6 +264,10 @@ class Model:
         rows = [row for row in rows if after is None or (row.key, row.id) > after]
         return sorted(rows, key=lambda row: (row.key, row.id))[:limit]
 
+    def item_ids(self, agent: str, collection: str, after: int, upto: int, limit: int) -> list[int]:
+        rows = self.items(agent, collection, (0, after), len(self.tables["items"]))
+        return [row.id for row in rows if row.key == 0 and row.id <= upto][:limit]
+
     def held(self, after: int, limit: int) -> list[HeldRow]:
         return sorted(row for row in self.tables["held"].values() if row.id > after)[:limit]
 

@@ -340,3 +340,14 @@ def test_pruning_an_empty_log_does_nothing(on):
     assert on.store.prune_log(0, 0, T0) == 0
     on.store.commit(Batch(meta={"now": 1}))
     assert "log_lost" not in on.store.meta()
+
+
+def test_ids_are_told_in_order_between_two(on):
+    places = {3: ("q", 0), 5: ("q", 0), 6: ("other", 0), 7: ("q", 1), 8: ("q", 0), 9: ("q", 0)}
+    rows = {id: ItemRow(id, "paris/a", collection, key, b"h", b"b") for id, (collection, key) in places.items()}
+    on.store.commit(Batch(number=1, items=rows))
+    ids = on.store.item_ids
+    assert ids("paris/a", "q", 0, 99, 9) == [3, 5, 8, 9] and ids("paris/b", "q", 0, 99, 9) == []
+    assert ids("paris/a", "q", 3, 8, 9) == [5, 8] and ids("paris/a", "q", 3, 9, 2) == [5, 8]
+    on.store.commit(Batch(number=2, dropped={"paris/a": 5}))
+    assert ids("paris/a", "q", 0, 99, 9) == [8, 9]

@@ -8,7 +8,7 @@ from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.item import NOWHERE, QueuedMessage, readable
 from mombroker.broker.queue.messages import QueueMessages
 from mombroker.broker.queue.schedule import PAGE, Schedule
-from mombroker.broker.queue.work import LOOK, MOVE, Work
+from mombroker.broker.queue.work import GIVE, LOOK, MOVE, Work
 
 
 class Expiry:
@@ -112,6 +112,8 @@ class Expiry:
     def purge(self) -> None:
         messages, schedule, work = self.messages, self.schedule, self.work
         self.queue.change()
+        if not schedule.expires() and not self._discard():
+            return
         for lane in messages.lanes.values():
             while len(lane):
                 item = lane.first()
@@ -135,4 +137,18 @@ class Expiry:
             work.spend(PAGE * LOOK, 0)
             if work.spent():
                 return
-        messages.purged = messages.stale = messages.stale_bytes = messages.stale_ready = 0
+        messages.purge_ended()
+
+    def _discard(self) -> bool:
+        """What is on disk alone goes, unread. False: this is to go on."""
+        messages, work = self.messages, self.work
+        for lane in messages.lanes.values():
+            while lane.rest and lane.cursor < messages.purged:
+                if lane.cursor >= self.queue.tx.durable_id:
+                    self.queue.turns.late[self.queue] = None
+                    return False
+                if work.spent():
+                    return False
+                gone = messages.discard(lane, max(1, self.queue.turns.work - work.until))
+                work.spend(max(1, gone) * GIVE, 0)
+        return True

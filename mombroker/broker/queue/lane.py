@@ -128,6 +128,16 @@ class Lane:
             self.lacks(self)  # they could be read, and are not there
         return bool(page)
 
+    def discard(self, upto: int, most: int) -> list[int]:
+        """Those that are on disk alone, up to this id, and can be known now, wait no more: the ids of the next ones, at
+        most so many. They are not read. There are none up to `cursor`."""
+        known = min(upto, self.tx.durable_id)
+        ids = self.tx.reader.item_ids(self.queue, self.name, self.cursor, known, most)
+        found = [id for id in ids if id not in self.taken and id not in self.items]
+        self.rest -= len(found)
+        self.cursor = ids[-1] if len(ids) == most else max(self.cursor, known)
+        return found
+
     def get(self, id: int) -> QueuedMessage | None:
         """One that waits, in memory or, if it can be read now, on disk."""
         item = self.items.get(id)

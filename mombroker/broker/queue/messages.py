@@ -35,7 +35,8 @@ class QueueMessages:
     unacked    session -> what its consumers have, by id; `unacked_bytes` of all that
     unstored   bytes without a row, and `held` those of rows in `held`. The rest is in the queue's state, which so
                changes with the rows in `message` alone, and not for a message that is delivered at once
-    purged     what waits up to this id is to go: `stale` of `count`, and so much of `bytes` and `ready`
+    purged     what waits up to this id is to go: `stale` of `count`, so much of `ready`, and `stale_bytes` of `bytes`,
+               with those of what has gone already unread
     dropped    messages that have gone for want of room or time
     volatile   they have no rows at all
     room       is told when a message has left
@@ -233,6 +234,24 @@ class QueueMessages:
         self.end(item)
         self.dropped += 1
         return True
+
+    def discard(self, lane: Lane, most: int) -> int:
+        """Of what is to be purged the next messages leave that are on disk alone, at most so many. They are not read:
+        their bytes go at `purge_ended`. Returns how many."""
+        ids = lane.discard(self.purged, most)
+        self.tx.rows.items.update(dict.fromkeys(ids))
+        gone = len(ids)
+        self.count -= gone
+        self.ready -= gone
+        self.stale -= gone
+        self.stale_ready -= gone
+        return gone
+
+    def purge_ended(self) -> None:
+        """Nothing is left of what was to be purged."""
+        self.bytes = max(self.bytes - self.stale_bytes, self.unstored + self.held)
+        self.purged = self.stale = self.stale_bytes = self.stale_ready = 0
+        self.room.made()
 
     def add_stale(self, more: int, item: QueuedMessage) -> None:
         self.stale += more

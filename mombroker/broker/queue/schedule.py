@@ -142,6 +142,10 @@ class Schedule:
         self.queue.accept(self.expiring)
         self._alarm_at(at)
 
+    def expires(self) -> bool:
+        """Does something expire here?"""
+        return self._expiring is not None and len(self._expiring) > 0
+
     def forget(self, item: QueuedMessage) -> None:
         """It does not expire here any more."""
         self.expiring.remove(item.expiry_row)
