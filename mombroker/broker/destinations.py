@@ -33,12 +33,14 @@ PREFIXES = {
 }
 FANOUT = "/exchange/amq.fanout"
 TEMPORARY = {"/temp-queue/": "temp-queue", "/temp-topic/": "temp-topic"}  # of the connection that says so
+_TEMPORARY = tuple(TEMPORARY)
+REMEMBERED = 65_536  # destinations: of as many that take turns none is read anew
 MAX_SEVERAL = 10_000
 OPTION = re.compile(r"\?[\w.-]+=")  # ActiveMQ takes them from the destination
 REST = (">", "#")  # wildcards for all that follows; `*` is for one segment
 
 
-@lru_cache(10_000)
+@lru_cache(REMEMBERED)
 def one(shown: str, asked: str = "") -> str:
     """The broker's name of a destination to send to; `asked` is its kind, if a header says so.
 
@@ -88,7 +90,7 @@ def shown_as(destination: str) -> str:
 
 def is_temporary(shown: str) -> bool:
     """True for a destination that only means something on its own connection."""
-    return shown.startswith(tuple(TEMPORARY))
+    return shown.startswith(_TEMPORARY)
 
 
 def temporary(shown: str, session: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ TEMPORARY = "_temp:"
 SAFE = " !$&'()*+,;=:@~._-"  # kept in names as they are
 
 
-@lru_cache(10_000)
+@lru_cache(65_536)  # of as many that take turns none is quoted anew
 def name_of(destination: str) -> str:
     """The name of a destination on the bus."""
     return quote(destination, safe=SAFE)

@@ -84,9 +84,11 @@ class Consumers:
             if owner is not None:
                 return owner if owner.credit > 0 and owner.room > 0 and self.may(owner, item, message) else None
         for turn in self.turns:
-            for _ in range(len(turn)):
+            several = len(turn)
+            for _ in range(several):
                 consumer = turn[0]
-                turn.rotate(-1)
+                if several > 1:
+                    turn.rotate(-1)
                 if consumer.credit <= 0 or consumer.room <= 0:
                     continue
                 if consumer.matches is None or consumer.matches(message, item.message_id, item.count + 1):
