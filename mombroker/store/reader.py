@@ -43,6 +43,9 @@ LAST_COMMIT = (
 # Whose store it is, and of which form: what each reader asks, however many names there are beside that.
 IDENTITY = f" WHERE key IN ('{SERVER}', '{VERSION}') OR key >= '{DROPPED}' AND key < '{DROPPED[:-1]};'"
 
+# Python's module looks for an adapter of each `bytes` that it writes, and finds out by an exception that there is none.
+sqlite3.register_adapter(bytes, bytes.__bytes__)
+
 LEAST_ROOM = 1 << 20  # with less on its disk, an error of input or output is for lack of room
 
 Row = tuple[Any, ...]

@@ -20,10 +20,13 @@ def _names(*names: str) -> int:
 
 def row(*values: object) -> int:
     """Of a row of any table."""
-    sum = 0
+    sum, text = 0, ""
     for value in values:
-        sum = crc32(value if type(value) is bytes else f"{value!r}\0".encode("utf-8", "surrogatepass"), sum)
-    return sum
+        if type(value) is bytes:
+            sum, text = crc32(value, crc32(text.encode("utf-8", "surrogatepass"), sum)), ""
+        else:
+            text += f"{value!r}\0"
+    return crc32(text.encode("utf-8", "surrogatepass"), sum)
 
 
 def packet(id: int, data: bytes) -> int:

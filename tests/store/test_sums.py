@@ -1,7 +1,9 @@
 """Rows that are summed in one loop have the checksums that a reader looks for."""
 
+from zlib import crc32
+
 from mombroker.core.batch import HeldRow, ItemRow
-from mombroker.store import sums
+from mombroker.store import reader, sums
 
 IDS = [0, 1, 1 << 32, (1 << 63) - 1]
 
@@ -25,3 +27,14 @@ def test_rows_of_messages_are_looked_at_together():
     for at, value in [(4, b"Head"), (5, b"bodY"), (6, None), (6, 1), (1, b"a/q"), (0, "1"), (3, None)]:
         damaged = [*rows[:2], tuple(value if place == at else old for place, old in enumerate(rows[2]))]
         assert not sums.whole(damaged), (at, value)
+
+
+def test_a_row_has_the_checksum_of_its_columns_one_after_the_other() -> None:
+    values = ("a\ud800", 1, None, b"x\0", b"", "b", 2.5)
+    assert sums.row(*values) == crc32(b"'a\\ud800'\x001\x00None\x00" + b"x\0" + b"'b'\x002.5\x00")
+    assert sums.row() == 0 and sums.row(b"x") == crc32(b"x")
+
+
+def test_bytes_are_written_as_they_are_without_a_search_for_how() -> None:
+    data = b"body"
+    assert reader.sqlite3.adapters[bytes, reader.sqlite3.PrepareProtocol](data) is data
