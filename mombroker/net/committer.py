@@ -18,8 +18,8 @@ Clock = Callable[[], float]
 
 SWITCH_S = 0.0005  # a writer waits for the interpreter twice per commit, 5 ms each time by default
 SLOW_S = 0.002  # of waiting for the disk: from here on a writer thread is worth a quarter more CPU time per message,
-WORTH_S = 0.0005  # if the reactor works so long meanwhile: it takes 0.1 to 0.2 ms to hand a COMMIT over,
-DEAF_S = 0.02  # or would hear nobody for so long
+WORTH = 1 / 6  # if the reactor works for so much of it meanwhile: a COMMIT that is handed over takes longer itself,
+DEAF_S = 0.1  # or would hear nobody for so long
 PROBE = 16  # so many commits in a row go one way before the other one is tried
 WEIGHT = 1 / 8  # of the newest judgement in the moving average
 
@@ -113,7 +113,7 @@ class Adaptive:
     def submit(self, store: Writer, batch: Any, done: Done) -> None:
         split = False
         if self.mean_s > SLOW_S:
-            split, self._row = self.worked_s > WORTH_S or self.mean_s > DEAF_S, self._row + 1
+            split, self._row = self.worked_s > self.mean_s * WORTH or self.mean_s > DEAF_S, self._row + 1
             if self._row > PROBE:
                 split, self._row = not split, 0
         if split:

@@ -6,7 +6,7 @@ from twisted.internet import task
 
 from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreFailed
-from mombroker.net.committer import DEAF_S, PROBE, SLOW_S, WORTH_S, Adaptive, Inline, Pool, Split, waited
+from mombroker.net.committer import DEAF_S, PROBE, SLOW_S, WORTH, Adaptive, Inline, Pool, Split, waited
 
 
 class Store:
@@ -110,7 +110,7 @@ def probes(threaded, way):
 def test_adaptive_follows_the_moving_average_of_what_a_commit_waits():
     """A slow disk moves COMMIT to the writer thread, a fast one brings it back; one slow commit does neither. Now and
     then one is inline, to see how the disk is."""
-    a = Adapting(worked=8 * WORTH_S)
+    a = Adapting(worked=8 * SLOW_S)
     assert not a.commit(4 * SLOW_S)
     assert a.commits(SLOW_S / 4, 5) == [False] * 5
     slow = a.commits(4 * SLOW_S, 3 * PROBE)
@@ -124,11 +124,11 @@ def test_adaptive_follows_the_moving_average_of_what_a_commit_waits():
 def test_a_thread_is_not_worth_it_while_the_reactor_has_nothing_to_do():
     """One message under way: nobody sends before the commit is over. Now and then one is handed to the thread, to see
     whether that is still so."""
-    a = Adapting(worked=WORTH_S / 2)
+    a = Adapting(worked=2 * SLOW_S * WORTH)
     a.commits(4 * SLOW_S, 3 * PROBE)
     tried = probes(a.commits(4 * SLOW_S, 3 * PROBE), True)
     assert len(tried) in (2, 3) and tried[1] - tried[0] == PROBE + 1
-    a.worked = 16 * WORTH_S
+    a.worked = 8 * SLOW_S
     assert a.commits(4 * SLOW_S, 3 * PROBE)[-PROBE:].count(True) >= PROBE - 1
     a.worked = 0.0
     assert a.commits(4 * SLOW_S, 4 * PROBE)[-PROBE:].count(False) >= PROBE - 1
