@@ -66,6 +66,7 @@ TABLES: dict[str, tuple[str, Callable[..., int], int]] = {
     "log": ("id, count, first, last, offset, version, columns, commits, rows, bytes", sums.row, 1),
     "replica_log": ("idx, term, kind, data", sums.row, 9),
 }
+JOURNAL = "-journal"  # behind the name of a file that SQLite does not write ahead yet
 
 
 class Commit(NamedTuple):
@@ -101,6 +102,8 @@ def refusal(path: Path, error: sqlite3.Error) -> StoreError | StoreFailed:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if disk_is_full(path, error):
         return folder.full(path)
+    if code == sqlite3.SQLITE_READONLY and path.with_name(f"{path.name}{JOURNAL}").exists():
+        return StoreError(f"{path} has nothing in it yet: its server was killed at its first start; start it again")
     if code == sqlite3.SQLITE_NOTADB and path.name != folder.STORE and _is_text(path):
         return StoreError(
             f"{path} is a text file, not a store: name the `data` folder of a server or a backup; a topology file goes "

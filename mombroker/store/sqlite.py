@@ -39,7 +39,7 @@ from mombroker.core.meta import (
 from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, prune, written
-from mombroker.store.reader import Row, SqliteReader, connect, disk_is_full, refusal
+from mombroker.store.reader import JOURNAL, Row, SqliteReader, connect, disk_is_full, refusal
 from mombroker.store.wal import Wal
 
 if TYPE_CHECKING:
@@ -162,6 +162,11 @@ class SqliteStore(SqliteReader):
     def _as_left(self, left: tuple[str, int] | None) -> None:
         """Refuse a store that is not as its server left it, before anything is written."""
         meta: Meta = {}
+        if self.path.with_name(
+            f"{folder.STORE}{JOURNAL}"
+        ).exists():  # its first start was killed: there are no rows yet
+            with contextlib.closing(connect(self.path, "rwc")) as conn:
+                conn.execute("PRAGMA schema_version")  # rolls back, which none can that only reads
         there = self.path.exists()
         if there and self.path.stat().st_size:
             with contextlib.closing(connect(self.path, "ro")) as conn:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from mombroker import store
+from mombroker.core.errors import StoreError
 from tests.store.samples import topology
 
 # Batch n: 10 packets that carry n, the acknowledgement of the batch before it, its number in meta, one log record.
@@ -30,6 +31,18 @@ while True:
         log=[record(n, n)],
     ))
     print(n, flush=True)
+"""
+
+# What is left when SQLite has written to the file, and its journal is there still.
+MAKING = """
+import os, signal, sqlite3, sys
+conn = sqlite3.connect(sys.argv[1], isolation_level=None)
+conn.execute("PRAGMA cache_size = 1")
+conn.execute("BEGIN")
+conn.execute("CREATE TABLE made (x)")
+for _ in range(50):
+    conn.execute("INSERT INTO made VALUES (zeroblob(4000))")
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -92,3 +105,13 @@ def test_a_killed_store_can_be_verified_before_it_is_opened_again(tmp_path):
     faults = store.verify(tmp_path)
     assert [fault for fault in faults if "clocks" not in fault] == []  # its clock rows are invented
     batches_are_whole(tmp_path, 20)
+
+
+def test_a_first_start_that_is_killed_while_the_file_is_made_is_begun_anew(tmp_path):
+    """Until SQLite writes ahead, it keeps what was in a file in a journal beside it: nothing was, and so it is now."""
+    subprocess.run([sys.executable, "-c", MAKING, str(tmp_path / "store.sqlite")])
+    assert (tmp_path / "store.sqlite-journal").stat().st_size and (tmp_path / "store.sqlite").stat().st_size
+    with pytest.raises(StoreError, match=r"was killed at its first start.*start it again"):
+        store.read(tmp_path)
+    kill_while_it_works(tmp_path, 5)
+    batches_are_whole(tmp_path, 5)
