@@ -16,7 +16,7 @@ from mombroker.broker.groups.outbox import Outboxes
 from mombroker.broker.groups.states import States
 from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import note_of
-from mombroker.core.groups.home import Home
+from mombroker.core.groups.home import LEAVE, Home
 from mombroker.core.groups.member import Member
 from mombroker.core.groups.view import Cast, View
 
@@ -68,6 +68,11 @@ def takes_another(states: States, mine: Any, view: Any) -> bool:
 def of_any_view(restored: Any) -> Any:
     """A member that has got a state lacks none, though it has left and joined again meanwhile."""
     return lambda home, agent, number: restored(home, agent, 0)
+
+
+def gives_yet(home: Home, agent: str, gives: bool = True) -> None:
+    """Who has given up, or was deleted, is to give its state before it is out."""
+    home.wish(LEAVE, agent)
 
 
 def unnumbered(placed: Any) -> Any:
@@ -253,6 +258,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "waits in a circle": (States, "gives_up", patient),
     "waits for who has failed": (States, "failed", unmoved),
     "a state of any view": (Home, "restored", of_any_view(Home.restored)),
+    "gives when it has given up": (Home, "leave", gives_yet),
     "another state": (States, "_keeps", takes_another),
     "a place without a number": (Outboxes, "placed", unnumbered(Outboxes.placed)),
     "install without copies": (Copies, "add", without_copies),

@@ -6,7 +6,7 @@ import pytest
 
 from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
-from mombroker.core.groups.home import MOST_WISHES
+from mombroker.core.groups.home import MOST_WISHES, Home
 from tests.fakes_groups import broken
 
 
@@ -138,6 +138,21 @@ def test_an_agent_that_is_deleted_leaves():
     told(bus, "y", "join")
     told(bus, "y", "end")
     assert bus.state("x")["views"][-1] == [3, ["a/x"], [], ["b/y"]]
+
+
+def test_who_was_deleted_while_a_view_was_made_is_not_to_give_its_state_in_it():
+    bus = Bus({"a/x": Leaver, "b/y": Ledger, "c/z": Ledger}, servers=["d"])
+    for each in "xy":
+        told(bus, each, "join")
+    told(bus, "y", "causal", "one")
+    bus.kill("b", down=5)
+    bus.send("z", Do("join"), server="c")
+    bus.advance(1)
+    bus.send("x", Do("end"), server="a")
+    bus.settle()
+    assert bus.state("z")["heard"] == ["one"]
+    assert bus.state("y")["views"][-1][1] == ["b/y", "c/z"]
+    bus.check()
 
 
 class Leaver(Ledger):
@@ -441,6 +456,13 @@ def test_two_members_that_wait_for_each_other_s_states_both_get_one():
     for each in "xy":
         assert bus.state(each)["heard"] == {"one": ["of one"], "two": ["of two"]}
     bus.check()
+
+
+def test_who_gives_up_says_that_it_gives_nothing_either(monkeypatch):
+    said, leave = [], Home.leave
+    monkeypatch.setattr(Home, "leave", lambda home, *args: [said.append(args), leave(home, *args)])
+    crossed(6)
+    assert [agent for agent, gives in said if not gives] == ["b/y"]
 
 
 def test_without_giving_up_they_would_wait_for_ever():

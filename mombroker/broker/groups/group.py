@@ -26,7 +26,7 @@ from mombroker.broker.groups.notes import (
 )
 from mombroker.broker.native import Native
 from mombroker.broker.wire import Note, pack
-from mombroker.core.groups.home import JOIN, LEAVE, Home
+from mombroker.core.groups.home import JOIN, Home
 from mombroker.core.groups.view import View
 from mombroker.core.ids import home_of
 from mombroker.core.message import BOUNCE, Message, new_message
@@ -122,9 +122,7 @@ class Group(Native):
         self._changed()
 
     def leaves(self, note: Leave, message: Message) -> None:
-        if note.gone:
-            self.home.gone(message.source)
-        self.home.wish(LEAVE, message.source)
+        self.home.leave(message.source, not note.gone)
         self._changed()
 
     def flushes(self, note: Flush, message: Message) -> None:

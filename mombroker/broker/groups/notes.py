@@ -52,7 +52,7 @@ class Join(Note):
 
 @dataclass(slots=True)
 class Leave(Note):
-    """An agent, which is the source, wants to be none. `gone`: it was deleted."""
+    """An agent, which is the source, wants to be none. `gone`: it was deleted, or has given up, and gives no state."""
 
     wire = "g.leave"
     gone: bool = False

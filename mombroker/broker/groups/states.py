@@ -200,11 +200,12 @@ class States:
                 self._gives_up(mine)
 
     def _gives_up(self, mine: Membership) -> None:
+        """It comes to no view of this stay, and gives nothing in any."""
         if not mine.again and not mine.gone:
             mine.again, mine.tries = True, mine.tries + 1
             self.members.change_of(mine)
             self.beginnings.begin(mine.agent, mine.group, mine.lacks, NEVER)
-            self.members.say(mine.agent, (mine.home,), Leave())
+            self.members.say(mine.agent, (mine.home,), Leave(gone=True))
 
     def failed(self, agent: str, message: Message) -> None:
         """A member's reaction to a view has come to nothing, and so has what it was to give in it, or to begin with:

@@ -45,7 +45,8 @@ class Home:
     members   of it, the eldest first
     lacking   those that have not got a state yet, and who is to give them one; empty: nobody can as yet
     since     the view as of which each of these is to get it
-    wishes    what agents have asked for, the first one first: (JOIN or LEAVE, agent, whether it needs a state)
+    wishes    what agents have asked for, the first one first: (JOIN, agent, whether it needs a state) or (LEAVE, agent,
+              whether it gives none any more)
     """
 
     __slots__ = (
@@ -89,7 +90,8 @@ class Home:
         is made is in no more than so many of those that follow."""
         mine = [at for at, (_, other, _) in enumerate(self.wishes) if other == agent]
         if mine and self.wishes[mine[-1]][0] == what:
-            self.wishes[mine[-1]] = what, agent, needs
+            if what == JOIN:
+                self.wishes[mine[-1]] = what, agent, needs
         elif len(mine) < MOST_WISHES:
             self.wishes.append((what, agent, needs))
         else:  # it is back where it was before the last one
@@ -112,8 +114,16 @@ class Home:
         if self.lacking.pop(agent, None):
             self._begin()
 
-    def gone(self, agent: str) -> None:
-        """It does nothing any more: whoever waits for its state gets another one's, with the next view."""
+    def leave(self, agent: str, gives: bool = True) -> None:
+        """An agent is to leave, when it has given what it is to give. Unless it `gives`: whoever waits for its state
+        gets another one's, with the next view, and so does who joins until it is out."""
+        if not gives:
+            self._gone(agent)
+        self.wish(LEAVE, agent)
+        if not gives:
+            self.wishes = [(what, each, more or (what, each) == (LEAVE, agent)) for what, each, more in self.wishes]
+
+    def _gone(self, agent: str) -> None:
         self.lacking = {each: "" if giver == agent else giver for each, giver in self.lacking.items()}
 
     def _begin(self) -> None:
@@ -206,7 +216,7 @@ class Home:
         self.acks, self.stable = {}, 0
         left = [agent for agent in old if agent not in change.members]
         for agent in change.out:
-            self.gone(agent)
+            self._gone(agent)
         needs = [agent for agent in self.needs if agent in change.joined]
         self.lacking = {agent: giver for agent, giver in self.lacking.items() if agent in change.members}
         self.lacking |= dict.fromkeys(needs, "")
@@ -221,9 +231,14 @@ class Home:
         self.announce(view, [*(agent for agent in old if agent not in change.lost), *change.joined])
         self._begin()
 
+    def _idle(self) -> set[str]:
+        """Who gives nothing any more."""
+        return {agent for what, agent, idle in self.wishes if what == LEAVE and idle}
+
     def _giver(self, joined: list[str]) -> str:
         """Who gives its state: the eldest member that has one, or is to get one, or begins without."""
-        old = [agent for agent in self.members if agent not in joined]
+        idle = self._idle()
+        old = [agent for agent in self.members if agent not in joined and agent not in idle]
         able = [agent for agent in old if agent not in self.lacking] or [agent for agent in old if self.lacking[agent]]
         return next(iter(able or old), "")
 
