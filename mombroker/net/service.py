@@ -252,10 +252,13 @@ def straight(reactor: Any) -> None:
     if not isinstance(reactor, EPollReactor):
         return
     ours: Any = reactor
-    poll, sockets, act = ours._poller.poll, ours._selectables, ours._doReadOrWrite
+    parts = [getattr(ours, part, None) for part in ("_poller", "_selectables", "_doReadOrWrite")]
+    if None in parts:  # another Twisted
+        return
+    poller, sockets, act = parts
 
     def look(timeout: float | None) -> None:
-        for fd, event in poll(timeout, len(sockets)):
+        for fd, event in poller.poll(timeout, len(sockets)):
             if (each := sockets.get(fd)) is not None:  # those before it may have closed it
                 act(each, fd, event)
 
