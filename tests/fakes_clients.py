@@ -1,7 +1,7 @@
 """Rules of queues and topics, broken on purpose: the simulated clients must notice."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -237,14 +237,13 @@ def waiter_in_the_session() -> Iterator[None]:
 def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
 
-    def settle(
-        session: Session, consumer: SessionConsumer, message: ClientMessage, id: str, count: int, row: Any
-    ) -> None:
-        deliver(session, consumer, message, id, count, row)
+    def settle(session: Session, consumer: SessionConsumer, items: Iterable[Any]) -> None:
         deliveries = session.deliveries
-        if consumer.ack == "auto" and consumer.home:
-            deliveries.autos.pop()
-            deliveries._settle(consumer, deliveries.tag, ACCEPTED)
+        for item in items:
+            deliver(session, consumer, (item,))
+            if consumer.ack == "auto" and consumer.home:
+                deliveries.autos.pop()
+                deliveries._settle(consumer, deliveries.tag, ACCEPTED)
 
     return settle
 

@@ -6,6 +6,7 @@ from mombroker.broker.message import ClientMessage
 from mombroker.broker.queue.queue import Queue
 from mombroker.core.inbox import Inboxes
 from mombroker.core.limits import Limits
+from mombroker.core.trace import records
 from tests.broker.bench import ALONE, Broker
 
 Q = "queue:q"
@@ -31,7 +32,7 @@ def test_an_idle_queue_takes_it_at_once_and_the_log_tells_both_steps():
     server = b.servers["a"]
     send(b, queue, b"second")
     assert queue.messages.count == 2 and not server.engine.inboxes.boxes
-    sent, reacted = server.tx.rows.log[-2:]
+    sent, reacted = records(server.tx.rows.log)[-2:]
     assert (sent[0], sent[1:3], sent[4], reacted[0], reacted[3]) == (
         "send",
         reacted[1:3],

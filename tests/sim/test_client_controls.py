@@ -75,7 +75,7 @@ CONTROLS = {
     "a message waits for its name alone": Control("everything", fakes.parked_alone, (1, 3, 8)),
     "a message waits for its name in its session": Control("openings", fakes.waiter_in_the_session, (67, 176, 319)),
     "auto-ack settled in its delivery batch": Control(
-        "queues", partial(replaced, Session, "deliver", fakes.settled_at_delivery), (2, 8, 47), KILLS
+        "queues", partial(replaced, Session, "_deliver", fakes.settled_at_delivery), (2, 8, 47), KILLS
     ),
     "receipt of a subscription at once": Control(
         "word", partial(replaced, Session, "listen", fakes.receipt_at_once), (0, 1, 3)
