@@ -252,7 +252,7 @@ def straight(reactor: Any) -> None:
     if not isinstance(reactor, EPollReactor):
         return
     ours: Any = reactor
-    parts = [getattr(ours, part, None) for part in ("_poller", "_selectables", "_doReadOrWrite")]
+    parts: list[Any] = [getattr(ours, part, None) for part in ("_poller", "_selectables", "_doReadOrWrite")]
     if None in parts:  # another Twisted
         return
     poller, sockets, act = parts
