@@ -138,7 +138,8 @@ class Lookouts:
             word.what for at, word in sorted(words.items())
             if at <= end.ids[home] and word.what != "view" and home_of(word.members[0]) == self.server
         ]  # fmt: skip
-        if out and after[1] == number and told[-1:] != ["down"]:
+        elsewhere = [agent for agent in self._guards(members) if agent not in out]  # who is down itself is not told
+        if out and elsewhere and after[1] == number and told[-1:] != ["down"]:
             yield f"{home} has not told that {self.server} is down"
         for agent in out:
             if self.guards.get(agent) and not any(

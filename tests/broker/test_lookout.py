@@ -10,16 +10,16 @@ X, Y, Z = "a/x", "b/y", "c/z"  # the home is on a
 
 
 class Home:
-    """Members on three servers, all of which want to know who is down. `told`: who is told what, in order."""
+    """Members on three servers, of which `those` want to know who is down. `told`: who is told what, in order."""
 
     id = "a/group:watch"
 
-    def __init__(self) -> None:
+    def __init__(self, *those: str) -> None:
         self.tx: Any = SimpleNamespace(now=0, limits=SimpleNamespace(probe_ns=1))
         self.told: list[tuple[list[str], str, list[str]]] = []
         self.servers = {"b": [Y], "c": [Z]}
         self.lookout = Lookout(self, "watch")
-        for agent in (X, Y, Z):
+        for agent in those or (X, Y, Z):
             self.lookout.joins(agent, 0, True)
         self.lookout.go_on(lambda agent: True)
 
@@ -77,6 +77,14 @@ def test_who_is_down_is_told_nothing_however_often_others_come_and_go():
         assert home.new() == [([X], "Up", [Z])]
     home.answers("b")
     assert home.new() == [([X, Z], "Up", [Y])]
+
+
+def test_nobody_is_told_of_a_server_that_has_all_who_want_to_know():
+    home = Home(Y)
+    assert home.falls_silent("b", "c") == []
+    home.answers("b")
+    assert home.new() == []
+    assert home.falls_silent("c", "b") == [([Y], "Down", [Z])]
 
 
 def test_who_answers_again_is_told_what_it_has_missed_and_no_more():
