@@ -283,6 +283,28 @@ def test_a_group_that_is_made_again_has_none_of_its_former_numbers_of_views():
     bus.check()
 
 
+@pytest.mark.parametrize("twice", ["join", "join leave join"])
+def test_a_group_that_is_made_again_elsewhere_hears_its_members(twice):
+    """Who had asked once more, in vain, takes the server of the former group for its home no longer."""
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    for each in "xz":
+        for what in twice.split():
+            bus.send(each, Do(what))
+    bus.ask("remove_group", server="a", group="ledger")
+    bus.settle()
+    for each in "yxz":
+        told(bus, each, "join")
+    for each in "xyz":
+        told(bus, each, "causal", f"by-{each}")
+    told(bus, "y", "leave")
+    assert {*bus.state("x")["views"][-1][1]} == {*bus.state("z")["views"][-1][1]} == {"a/x", "c/z"}
+    heard = [bus.state(each)["heard"] for each in "xz"]
+    assert heard[0][-3:] == heard[1][-3:] == ["by-x", "by-y", "by-z"]
+    bus.check()
+
+
 def test_a_cast_to_a_group_without_members_comes_back():
     bus = Bus({"a/x": Member, "b/z": Teller})
     told(bus, "x", "join")

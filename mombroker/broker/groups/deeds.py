@@ -170,6 +170,8 @@ class Deeds:
 
     def _join(self, agent: str, group: str, home: str, *wish: Any) -> None:
         mine = self.members.find(group, agent) or self.members.new(group, home, agent)
+        if not mine.inside:
+            mine.home = home  # the group may have been made again elsewhere
         mine.again, mine.asked = mine.again and mine.inside, mine.inside
         self.members.change_of(mine)
         mine.wish = [*wish]

@@ -188,6 +188,8 @@ class Members(Native):
             self._end(mine)
             wish, mine = mine.wish, self.new(note.group, message.source, agent)
             mine.wish = wish
+        if agent in note.joined and mine is not None:
+            mine.home = message.source  # that of the former group of this name was perhaps another one
         if mine is None and agent in note.members:  # it has changed its mind more than once, is cut off, or is no more
             joins = agent in note.joined and self.tx.written("agents", agent) is not None
             if joins:
