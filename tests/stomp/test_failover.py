@@ -25,7 +25,7 @@ def connect(connection):
     end = time.monotonic() + PATIENCE_S
     while not connection.is_connected():
         assert time.monotonic() < end
-        with suppress(stomp.exception.StompException):
+        with suppress(stomp.exception.StompException, ConnectionError):
             connection.connect(wait=True)
 
 
