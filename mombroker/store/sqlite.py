@@ -162,12 +162,10 @@ class SqliteStore(SqliteReader):
     def _as_left(self, left: tuple[str, int] | None) -> None:
         """Refuse a store that is not as its server left it, before anything is written."""
         meta: Meta = {}
-        if self.path.with_name(
-            f"{folder.STORE}{JOURNAL}"
-        ).exists():  # its first start was killed: there are no rows yet
-            with contextlib.closing(connect(self.path, "rwc")) as conn:
-                conn.execute("PRAGMA schema_version")  # rolls back, which none can that only reads
         there = self.path.exists()
+        if there and self.path.with_name(f"{folder.STORE}{JOURNAL}").exists():  # killed at its first start
+            with contextlib.closing(connect(self.path, "rw")) as conn:
+                conn.execute("PRAGMA schema_version")  # rolls back, which none can that only reads
         if there and self.path.stat().st_size:
             with contextlib.closing(connect(self.path, "ro")) as conn:
                 meta = self._known(conn)
