@@ -105,7 +105,6 @@ class ChangeStorm(ClientStorm):
     reshaper: reshape.Reshaper = field(init=False)
     _kind: str = ""
     _began: float = 0.0
-    _size: int = 0  # of the journal
 
     def __post_init__(self) -> None:
         self.reshaper = reshape.Reshaper(self.topology)
@@ -168,9 +167,7 @@ class ChangeStorm(ClientStorm):
         return reshape.joined(now, Server(name, "127.0.0.1", port, data=str(folder)), self.lots.choice)
 
     def _rests(self) -> bool:
-        """The agents are hushed while the clients take what is left, for as long as they find something."""
-        if (size := self.journal.stat().st_size) > self._size:
-            self._size, self._calm = size, time.monotonic()
+        """The agents are hushed while the clients take what is left."""
         talked = Storm._rests(self)
         self.at_rest = ClientStorm._rests(self) and talked
         return self.at_rest

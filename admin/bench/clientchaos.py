@@ -114,6 +114,7 @@ class ClientStorm(Storm):
     deaths: list[tuple[str, float]] = field(default_factory=list)  # server, s since the epoch
     scene: list[str] = field(default_factory=list)  # of the end, if it was not at rest
     _resting: int = 0
+    _size: int = 0  # of the journal when it was last looked at
 
     def ended(self, server: str, text: str, again: bool) -> None:
         self.deaths.append((server, time.time()))
@@ -199,7 +200,10 @@ class ClientStorm(Storm):
                 each.done = name.startswith("producer") and self._calm > 0
 
     def _rests(self) -> bool:
-        """The producers have their receipts, and for some time nothing waits anywhere."""
+        """The producers have their receipts, and for some time nothing waits anywhere. Clients that find something get
+        the time they need to take it."""
+        if (size := self.journal.stat().st_size) > self._size:
+            self._size, self._calm = size, time.monotonic()
         producers = [each for name, each in self.people.items() if name.startswith("producer") and each.pid]
         for each in producers:
             os.kill(each.pid, signal.SIGTERM)
