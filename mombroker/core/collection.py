@@ -54,11 +54,15 @@ class Collection:
         """Take a row out; None if it was not there."""
         row = self.get(id)
         if row:
-            fresh = self._stale(row)
-            self.gone.add(id)
-            self.size -= 1
-            self.undo.append((row, False, fresh))
+            self.take(row)
         return row
+
+    def take(self, row: ItemRow) -> None:
+        """Take out a row that `scan` has just told of."""
+        fresh = self._stale(row)
+        self.gone.add(row.id)
+        self.size -= 1
+        self.undo.append((row, False, fresh))
 
     def lost(self, id: int) -> None:
         """A row is damaged: the open batch deletes it."""

@@ -7,7 +7,7 @@ from mombroker.broker.queue.dead_letter import EXPIRED, DeadLetters
 from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.item import NOWHERE, QueuedMessage, readable
 from mombroker.broker.queue.messages import QueueMessages
-from mombroker.broker.queue.schedule import PAGE, Schedule
+from mombroker.broker.queue.schedule import NONE, PAGE, Schedule
 from mombroker.broker.queue.work import GIVE, LOOK, MOVE, Work
 
 
@@ -74,7 +74,10 @@ class Expiry:
         messages = self.messages
         self.work.spend(MOVE, 0)
         self.queue.change()
-        item = messages.lane(number).items.get(id)
+        lane = messages.lane(number)
+        if not lane.items:
+            lane.first()  # most expire in their order: they are read by pages
+        item = lane.items.get(id)
         if item is not None:
             messages.take(item)
         else:
@@ -104,7 +107,7 @@ class Expiry:
         messages.purged = self.queue.tx.new_id()
         messages.stale = messages.count - messages.count_unacked()
         messages.stale_bytes, messages.stale_ready = messages.bytes - messages.unacked_bytes, messages.ready
-        self.schedule.swept = None
+        self.schedule.swept = NONE
         self.queue.change()
         self.queue.touch()
         return ready
@@ -112,7 +115,7 @@ class Expiry:
     def purge(self) -> None:
         messages, schedule, work = self.messages, self.schedule, self.work
         self.queue.change()
-        if not schedule.expires() and not self._discard():
+        if not (self._forget() and self._discard()):
             return
         for lane in messages.lanes.values():
             while len(lane):
@@ -125,12 +128,15 @@ class Expiry:
                 if work.spent():
                     return
                 work.spend(LOOK, 0)
+                item.expiry_row = 0
                 messages.withdraw(item)
         for id in [id for id in schedule.backing_off if id <= messages.purged]:
             if work.spent():
                 return
             work.spend(LOOK, 0)
-            messages.end(schedule.backing_off.pop(id))
+            item = schedule.backing_off.pop(id)
+            item.expiry_row = 0
+            messages.end(item)
         while not schedule.volatile and (delayed := schedule.drop(messages.purged)) is not None:
             for item in delayed:
                 messages.end(item)
@@ -138,6 +144,18 @@ class Expiry:
             if work.spent():
                 return
         messages.purge_ended()
+
+    def _forget(self) -> bool:
+        """What is to be purged does not expire any more; what somebody has may come back. False: this is to go on."""
+        messages, work = self.messages, self.work
+        if not self.schedule.expires():
+            return True
+        unacked = {id for held in messages.unacked.values() for id in held}
+        while self.schedule.forget_page(messages.purged, unacked):
+            work.spend(PAGE * GIVE, 0)
+            if work.spent():
+                return False
+        return True
 
     def _discard(self) -> bool:
         """What is on disk alone goes, unread. False: this is to go on."""

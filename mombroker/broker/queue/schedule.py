@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from heapq import heappop, heappush
 from struct import Struct
+from types import MappingProxyType
 
 from mombroker.broker.native import Native
 from mombroker.broker.queue.item import QueuedMessage, readable
@@ -13,6 +15,7 @@ from mombroker.core.collection import Collection
 DELAYED, EXPIRING = "d", "x"
 EXPIRY = Struct(">QB")  # id and lane of the message
 PAGE = 64
+NONE: Mapping[str, tuple[int, int]] = MappingProxyType({})  # an idle queue is small
 SOON = 10_000_000  # ns: alarms are not closer than that
 
 
@@ -22,7 +25,7 @@ class Schedule:
     backing_off   by id: those that wait for their time in memory, and in a queue without rows the delayed ones, too
     next_alarm    its time, 0 = none
     ripe          an alarm has rung, and some of what was due is still to be done
-    swept         how far a purge of the delayed ones has come
+    swept         how far a purge has come, by collection
     """
 
     __slots__ = ("queue", "volatile", "backing_off", "next_alarm", "ripe", "swept", "_times", "_delayed", "_expiring")
@@ -32,7 +35,7 @@ class Schedule:
         self.backing_off: dict[int, QueuedMessage] = {}
         self.next_alarm = 0
         self.ripe = False
-        self.swept: tuple[int, int] | None = None
+        self.swept: Mapping[str, tuple[int, int]] = NONE
         self._times: list[tuple[int, int]] = []  # heap of (due, id) of `backing_off`, and of some that have left it
         self._delayed: Collection | None = None
         self._expiring: Collection | None = None
@@ -118,9 +121,15 @@ class Schedule:
 
     def drop(self, upto: int) -> list[QueuedMessage] | None:
         """Take down delayed messages that came up to this id, of the next page; None after the last one."""
-        rows = self.delayed.scan(self.swept, PAGE)
-        self.swept = (rows[-1].key, rows[-1].id) if rows else None
+        rows = self._sweep(self.delayed)
         return self._take([row for row in rows if row.id <= upto]) if rows else None
+
+    def _sweep(self, collection: Collection) -> list[ItemRow]:
+        """The next page for a purge; none behind the last one."""
+        rows = collection.scan(self.swept.get(collection.name), PAGE)
+        if rows:
+            self.swept = {**self.swept, collection.name: (rows[-1].key, rows[-1].id)}
+        return rows
 
     def pop(self) -> QueuedMessage | None:
         """Take down one that backs off; else the delayed message that is due first."""
@@ -130,8 +139,10 @@ class Schedule:
 
     def _take(self, rows: list[ItemRow]) -> list[QueuedMessage]:
         found = readable(self.queue.tx.reader, rows)
-        for item in found:
-            self.delayed.remove(item.id)
+        there = {item.id for item in found}
+        for row in rows:
+            if row.id in there:
+                self.delayed.take(row)
         self.queue.accept(self.delayed)
         return found
 
@@ -152,13 +163,23 @@ class Schedule:
         self.queue.accept(self.expiring)
         item.expiry_row = 0
 
+    def forget_page(self, upto: int, but: Set[int]) -> bool:
+        """Messages up to this id do not expire here any more, `but` for these: those of the next page. False: there was
+        none."""
+        rows = self._sweep(self.expiring)
+        for row in rows:
+            if len(row.head) == EXPIRY.size and (id := EXPIRY.unpack(row.head)[0]) <= upto and id not in but:
+                self.expiring.take(row)
+        self.queue.accept(self.expiring)
+        return bool(rows)
+
     def expired(self, now: int) -> list[tuple[int, int]]:
         """Take down expiries whose time has come: (id, lane). At most a page."""
         found = []
         for row in self.expiring.scan(None, PAGE):
             if row.key > now:
                 break
-            self.expiring.remove(row.id)
+            self.expiring.take(row)
             if len(row.head) == EXPIRY.size:  # else it is damaged, and the message expires when it is to be given
                 found.append(EXPIRY.unpack(row.head))
         self.queue.accept(self.expiring)

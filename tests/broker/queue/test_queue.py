@@ -320,6 +320,18 @@ def test_what_is_purged_while_somebody_asks_for_it_stays_purged():
     assert consumer.texts == [] and b.queue(Q).messages.count == 0 and b.queue(Q).messages.ready == 0
 
 
+def test_what_somebody_has_while_others_are_purged_expires_when_it_is_back():
+    b = Broker(with_policy(on_expiry="drop"))
+    consumer = b.connect().subscribe("s", Q, ack="individual", prefetch=1)
+    filled(b, "1", "2", "3", expires=b.now + 9 * SECOND)
+    assert b.ask("a", "purge", destination=Q)["purged"] == 2
+    b.later(1)
+    consumer.close()
+    assert (b.queue(Q).messages.ready, len(b.queue(Q).schedule.expiring)) == (1, 1)
+    b.later(9)
+    assert (b.queue(Q).messages.count, len(b.queue(Q).schedule.expiring)) == (0, 0)
+
+
 def test_what_is_given_back_holds_up_nobody_and_returns_to_its_place():
     b = Broker()
     filled(b, "1", "2", "3")
