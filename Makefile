@@ -5,6 +5,8 @@ PYTEST = .venv/bin/python -m pytest -q -n $(JOBS)
 JOBS ?= 2
 ARGS ?=
 comma := ,
+# Else each server that a test starts compiles all of its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-long test-compiled smoke wheel lint bench papers clean
 

@@ -20,8 +20,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from sqlite_utils import Database
-
 from mombroker.core.batch import Batch, HeldRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.meta import APPLIED, CLEAN, CUT, INCARNATION, REPLICA, SERVER, TERM, VERSION, VOTE
@@ -32,6 +30,7 @@ from mombroker.store import check, folder, mark, schema, sums
 from mombroker.store.base import SCHEMA, Meta
 from mombroker.store.packed import unpack
 from mombroker.store.reader import Row, SqliteReader, connect
+from mombroker.store.schema import Database
 from mombroker.store.sqlite import META, SqliteStore, summed
 
 if TYPE_CHECKING:

@@ -3,7 +3,18 @@
 Every version keeps the table `meta` with the row "schema", by which a program sees a store newer than itself.
 """
 
-from sqlite_utils import Database, Migrations
+import sys
+
+# sqlite-utils imports numpy and pandas where they are installed, for their types: most of what a server's start takes.
+ABSENT = [name for name in ("numpy", "pandas") if name not in sys.modules]
+for name in ABSENT:
+    sys.modules[name] = None  # type: ignore[assignment]
+try:
+    from sqlite_utils import Database as Database
+    from sqlite_utils import Migrations
+finally:
+    for name in ABSENT:
+        del sys.modules[name]
 
 migrations = Migrations("mombroker")
 LIST = Migrations.migrations_table

@@ -17,8 +17,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlite_utils import Database
-
 from mombroker.core.batch import LINK_BITS, ROWS_BY_KEY, Batch, HeldRow, LogRow
 from mombroker.core.errors import StoreError, StoreFailed
 from mombroker.core.identity import identity
@@ -40,6 +38,7 @@ from mombroker.core.trace import VERSION as TRACE_VERSION
 from mombroker.store import columns, folder, mark, schema, sums
 from mombroker.store.base import LAST, SCHEMA, Meta, Span, difference, prune, written
 from mombroker.store.reader import JOURNAL, Row, SqliteReader, connect, disk_is_full, refusal
+from mombroker.store.schema import Database
 from mombroker.store.wal import Wal
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -98,3 +100,10 @@ def test_a_store_whose_making_was_cut_off_is_made_at_the_next_start(tmp_path, mo
     made = store.open(tmp_path, topology(), "paris")
     assert made.meta()["server"] == "paris"
     made.close()
+
+
+def test_a_store_is_there_without_numpy_and_pandas_which_come_when_they_are_asked_for():
+    code = "import sys, mombroker.store.sqlite; print({'numpy', 'pandas'} & {*sys.modules}); import numpy, pandas"
+    pytest.importorskip("pandas", reason="which the extra spark has")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "set()\n"
