@@ -197,6 +197,9 @@ class Parser:
         data, at = self._data, self._at
         size = len(data)
         if self._head is None:
+            if at == size:  # as after the last frame of what came
+                self._data, self._at = b"", 0
+                return None
             if self._quick and not self.first:
                 last = self._last
                 if last is not None and (before := last.before):

@@ -474,13 +474,16 @@ class Session:
             command.receipt = headers.get("receipt")
             self.commands.append(command)
         if self.version == V12 and len(headers) == 1 and frame.command == "ACK":
-            ids = self.parser.acks()
-            tags = self.unsettled.settle_row(ids)
-            self.commands += accepted(tags)
-            for id in ids[len(tags) :]:
-                tag = self._given(id)
-                self.unsettled.settle(tag)
-                self.commands.append(Disposition(tag))
+            if ids := self.parser.acks():
+                self._settle_row(ids)
+
+    def _settle_row(self, ids: list[str]) -> None:
+        tags = self.unsettled.settle_row(ids)
+        self.commands += accepted(tags)
+        for id in ids[len(tags) :]:
+            tag = self._given(id)
+            self.unsettled.settle(tag)
+            self.commands.append(Disposition(tag))
 
     def _tag(self, command: str, headers: dict[str, str]) -> int:
         """The delivery that an ACK or NACK names."""

@@ -194,25 +194,25 @@ class QueueMessages:
         if self.bytes < self.unstored + self.held or (self.bytes and not self.count):
             self._put_right()
 
-    def end_all(self, items: Sequence[QueuedMessage]) -> None:
-        """As `end` of each, which its consumer had."""
-        if self.room.wanted:  # each may let somebody in
-            for item in items:
-                self.end(item, True)
-            return
-        late, put, size, count = self.late, self.tx.rows.held, 0, 0
+    def end_all(self, items: Sequence[QueuedMessage]) -> int:
+        """As `end` of each, which its consumer had. Returns their bytes."""
+        one_by_one = self.room.wanted  # each may let somebody in
+        late, put, size, count, others = self.late, self.tx.rows.held, 0, 0, 0
         for item in items:
-            if item.place != HELD or item.expiry_row or item.group:
+            if one_by_one or item.place != HELD or item.expiry_row or item.group:
                 self.end(item, True)
+                others += item.size
                 continue
             if not late or late.pop(item.id, None) is None:
                 put[item.id] = None
             size += item.size
             count += 1
-        self.held -= size
-        self.bytes -= size
-        self.count -= count
-        self._counted()
+        if count:
+            self.held -= size
+            self.bytes -= size
+            self.count -= count
+            self._counted()
+        return size + others
 
     def withdraw(self, item: QueuedMessage) -> None:
         """One that is ready goes elsewhere."""

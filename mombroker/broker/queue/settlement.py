@@ -61,8 +61,7 @@ class Settlement:
             freed += self._shun(note, held, (session, note.consumer))
         if note.accepted:
             items = [item for id in note.accepted if (item := held.pop(id, None)) is not None]
-            freed += sum([item.size for item in items])
-            messages.end_all(items)
+            freed += messages.end_all(items)
         if len(note.accepted) > SETTLED:
             self.work.spend(len(note.accepted) // SETTLED, 0)
         for id in note.released:

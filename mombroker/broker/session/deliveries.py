@@ -63,25 +63,33 @@ class Deliveries:
 
     def accept(self, tags: list[int]) -> bool:
         """Accept all of these, each by itself. False: some are not there to be settled so, and nothing was done."""
-        known = self.tags
-        first = known.get(tags[0])
-        if first is None or first.ack == "client" or not first.home or first.uncommitted:
-            return False
+        known, last = self.tags, None
         for tag in tags:
-            if known.get(tag) is not first:
+            consumer = known.get(tag)
+            if consumer is None:
                 return False
-        unsettled = first.unsettled
-        rows = []
+            if consumer is not last and (consumer.ack == "client" or not consumer.home or consumer.uncommitted):
+                return False
+            last = consumer
+        last, rows = None, NONE
         for tag in tags:
-            del known[tag]
-            rows.append(unsettled.pop(tag))
-        if not first.open and not unsettled:
-            del self.consumers[first.number]
-        if not first.outcomes:
-            self.settling.append(first)
-            self._touch()
-        first.outcomes.setdefault(ACCEPTED, []).extend(rows)
+            consumer = known.pop(tag)
+            if consumer is not last:
+                last, rows = consumer, self._settled(consumer, ACCEPTED)
+            rows.append(consumer.unsettled.pop(tag))
+            if not consumer.open and not consumer.unsettled:
+                del self.consumers[consumer.number]
         return True
+
+    def _settled(self, consumer: SessionConsumer, outcome: str) -> list[Any]:
+        """The rows of this outcome of which the consumer's home is to hear."""
+        outcomes = consumer.outcomes
+        if outcome not in outcomes:
+            if not outcomes:
+                self.settling.append(consumer)
+                self._touch()
+            outcomes[outcome] = []
+        return outcomes[outcome]
 
     def _settle_upto(self, consumer: SessionConsumer, tag: int, outcome: str, here: bool) -> None:
         if consumer.former is not None:
@@ -108,16 +116,9 @@ class Deliveries:
         if consumer.uncommitted:
             self._recount(consumer, tag, row)
         if consumer.home:
-            outcomes = consumer.outcomes
-            if outcome in outcomes:
-                outcomes[outcome].append(row)
-            else:
-                if not outcomes:
-                    self.settling.append(consumer)
-                    self._touch()
-                outcomes[outcome] = [row]
+            self._settled(consumer, outcome).append(row)
             if not here:
-                outcomes.setdefault(UNDELIVERABLE_HERE, []).append(row)
+                self._settled(consumer, UNDELIVERABLE_HERE).append(row)
         elif type(row) is MessageRun:
             consumer.credit += len(row.ids)
             consumer.room += row.size
@@ -164,10 +165,7 @@ class Deliveries:
         self.uncommitted += 1
         row = consumer.unsettled[tag]
         if consumer.home:
-            if not consumer.outcomes:
-                self.settling.append(consumer)
-                self._touch()
-            consumer.outcomes.setdefault(UNCOMMITTED, []).append(row)
+            self._settled(consumer, UNCOMMITTED).append(row)
         else:
             if not consumer.explicit:
                 consumer.credit += 1

@@ -25,7 +25,7 @@ from mombroker.core.limits import Limits
 from tests.broker.bench import THREE, Broker
 from tests.core.bus import SECOND
 
-Q = "queue:q"
+Q, D = "queue:q", "queue:d"
 MODELS = st.builds(
     Send,
     destination=st.sampled_from([Q, Q, Q, "queue:far", "queue:new", "topic:t"]), body=st.just(b""), shown=st.just("/q"),
@@ -168,20 +168,25 @@ def test_a_run_is_counted_by_its_messages_and_waits_at_the_one_that_has_no_room(
     assert [each.body for each in taker.told if isinstance(each, Delivery)] == [b"1", b"2", b"3", b"4", b"5"]
 
 
-# Deliveries 1 to 3 are of a queue, 4 to 6 of another one, whose are cumulative, 7 and 8 of a plain topic.
+# Deliveries 1 to 3 are of a queue, 4 to 6 of another one, whose are cumulative, 7 and 8 of a plain topic, 9 and 10 of a
+# third queue; there is no 11.
 @pytest.mark.parametrize(
-    "tags", [[1, 2, 3], [3, 1], [1, 9, 2], [9, 1], [5, 6], [1, 5, 2], [7, 8], [7, 1], [2, 7, 4], [*range(1, 9)]]
-)
+    "tags",
+    [
+        [1, 2, 3], [3, 1], [1, 11, 2], [11, 1], [5, 6], [1, 5, 2], [7, 8], [7, 1], [2, 7, 4], [*range(1, 11)],
+        [1, 9, 2, 10], [9, 10, 3], [9, 1, 11], [1, 9, 5],
+    ],
+)  # fmt: skip
 def test_a_row_of_accepts_is_what_it_is_one_by_one(tags):
     left = []
     for together in (True, False):
         b = Broker()
         taker = b.connect(strict=False).subscribe("s", Q, ack="individual").subscribe("c", "queue:c", ack="client")
-        taker.subscribe("t", "topic:t", ack="individual")
-        b.connect().send(Q, "1", "2", "3").send("queue:c", "4", "5", "6").send("topic:t", "7", "8")
+        taker.subscribe("t", "topic:t", ack="individual").subscribe("d", D, ack="individual")
+        b.connect().send(Q, "1", "2", "3").send("queue:c", "4", "5", "6").send("topic:t", "7", "8").send(D, "9", "10")
         run = AcceptRun(tags)
         taker.do(*([run] if together else run.singles()))
-        counts = [b.queue(name).describe()["messages"] for name in (Q, "queue:c")]
+        counts = [b.queue(name).describe()["messages"] for name in (Q, "queue:c", D)]
         left.append((counts, taker.refusals, b.stores["a"].snapshot(), b.records("a")))
     assert left[0] == left[1]
 
