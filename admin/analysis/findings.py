@@ -22,12 +22,14 @@ WAYS = "origin string, agent string, at int, domain string, peer string, server 
 
 @schema(f"{FOUND}, {LINK}")
 def located(log: DataFrame, found: Findings, topology: Topology) -> DataFrame:
-    """One row a finding: a violation, duplicate or unsent message with the link, from `peer` to `server`, by which its
-    last copy came in; a lost one with the last link that a server has stamped it for. What crossed none has nulls."""
+    """One row a finding: a violation, duplicate or unsent message, or a cast that is wrong in its view, with the link,
+    from `peer` to `server`, by which its last copy came in; a lost one with the last link that a server has stamped it
+    for. What crossed none has nulls."""
     spark = log.sparkSession
     rows: list[tuple[object, ...]] = [("violation", agent, *late, *before) for agent, late, before in found.violations]
     for finding, pairs in (("duplicate", found.duplicates), ("unsent", found.unsent), ("lost", found.lost)):
         rows += [(finding, agent, *id, None, None) for agent, id in pairs]
+    rows += [("view", agent, *id, None, None) for agent, _, _, id, _ in found.views]
     findings = F.broadcast(spark.createDataFrame(rows, FOUND))
     told = log.join(F.broadcast(findings.select("origin", "number").distinct()), ["origin", "number"])
     by = F.struct("domain", "ordering", "peer", "server").alias("by")

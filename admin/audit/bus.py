@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mombroker import ordering
+from mombroker.admin.audit.views import Finding, Views, excused
 from mombroker.broker.message import ClientMessage
 from mombroker.core import causality, revision
 from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.gate import GATE, WAITING
+from mombroker.core.groups.bus import REFUSED
+from mombroker.core.groups.bus import TYPES as MEMBERS
 from mombroker.core.ids import home_of, identity
 from mombroker.core.journeys import NOT_HERE, Journeys
 from mombroker.core.message import decode
@@ -66,6 +69,7 @@ class Findings:
     uncut: int = 0  # events after the cut: a cause of theirs was logged when its log had been read
     unjudged: int = 0  # events, or pairs of a message and an agent, whose other half is in no log that was read
     retired: list[str] = field(default_factory=list)  # servers of whose log the beginning, or a part, is missing
+    views: list[Finding] = field(default_factory=list)  # casts of groups that not all members of a view have alike
     absent: list[str] = field(default_factory=list)  # servers of which an export has no record
     unseen: list[str] = field(default_factory=list)  # servers whose stores were not given
     holes: list[str] = field(default_factory=list)  # a sentence on each run of records that is missing within a log
@@ -79,7 +83,8 @@ class Findings:
 
     @property
     def clean(self) -> bool:
-        return not (self.violations or self.duplicates or self.unsent or self.lost or self.absent or self.holes)
+        wrong = self.violations or self.duplicates or self.unsent or self.lost or self.views
+        return not (wrong or self.absent or self.holes)
 
 
 @dataclass(slots=True)
@@ -90,6 +95,9 @@ class _Logs:
     sends: dict[MessageId, tuple[str, ...]] = field(default_factory=dict)  # destinations
     reacted: set[Pair] = field(default_factory=set)
     ended: set[Pair] = field(default_factory=set)
+    refused: set[Pair] = field(default_factory=set)  # of these, casts that are of no view of the agent
+    vain: set[Pair] = field(default_factory=set)  # what an agent was given, and is nothing to it
+    views: Views = field(default_factory=Views)
     cut_off: list[Pair] = field(default_factory=list)  # expired at this router, for all beyond it
     upto: dict[str, int] = field(default_factory=dict)  # server -> last sequence read
     retired: set[str] = field(default_factory=set)
@@ -118,6 +126,7 @@ def audit(
         logs.ended.update((agent, id) for agent in beyond(revisions, router, id, logs.sends.get(id, ())))
     found = Findings(records=logs.records, retired=sorted(logs.retired), ended=len(logs.ended), holes=logs.holes)
     events = _cut(logs, stores, found)
+    found.views = _views(logs, events)
     verdict = causality.check(events)
     found.violations = cast(list[tuple[str, MessageId, MessageId]], verdict.violations)
     found.duplicates, found.unsent = cast(list[Pair], verdict.duplicates), cast(list[Pair], verdict.unsent)
@@ -247,11 +256,19 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
             _note(logs, process, part, ("send", process, id, ids))
         elif kind == "react":
             logs.reacted.add((agent, id))
+            if record.detail in MEMBERS:
+                logs.vain.add((agent, id))
             _note(logs, agent, journeys.part(agent), ("deliver", agent, id))
         elif kind in ENDS and agent:
             logs.ended.add((agent, id))
+            if record.detail == REFUSED:
+                logs.refused.add((agent, id))
         elif kind in ENDS:
             logs.cut_off.append((server, id))
+        elif kind == "view":
+            logs.views.view(id, record.detail)
+        elif kind == "cast":
+            logs.views.cast(id, record.detail)
         logs.records += 1
         if logs.records % PAGE == 0:
             progress(logs.records)
@@ -320,6 +337,18 @@ def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[caus
         for event in logs.events[agent]:
             events.extend(_to_judge(logs, stores, event, found))
     return events
+
+
+def _views(logs: _Logs, events: Iterable[causality.Event]) -> list[Finding]:
+    views = logs.views
+    views.moved = logs.lives
+    for kind, agent, id, *_ in events:
+        if kind == "send":
+            if views.concerns(id):
+                views.sent(agent, id, logs.sends[id], excused(logs.sends[id], id, logs.ended, logs.refused))
+        elif (agent, id) not in logs.vain:
+            views.reacted(agent, id)
+    return views.finish()
 
 
 def _to_judge(

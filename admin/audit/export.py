@@ -23,15 +23,19 @@ import pyarrow.compute as pc
 from mombroker.admin.analysis import files
 from mombroker.admin.audit import bus as live
 from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
+from mombroker.admin.audit.views import Views, excused
 from mombroker.core.causality import Judge, blamed
+from mombroker.core.groups.bus import REFUSED
+from mombroker.core.groups.bus import TYPES as MEMBERS
 from mombroker.core.ids import home_of, identity
 from mombroker.core.meta import RESET
 from mombroker.core.topology import Topology
 
 ROWS = 1 << 13  # of a log, in memory at a time
 COLUMNS = ["kind", "origin", "number", "agent", "dests"]
+SURVEYED = [*COLUMNS[:4], "detail"]
 
-Event = tuple[str, str, MessageId, tuple[str, ...]]  # kind, process, message, destinations of a send
+Event = tuple[str, str, MessageId, tuple[str, ...]]  # kind, process, message, destinations of a send (cast: its detail)
 
 
 def audit(
@@ -55,6 +59,7 @@ def audit(
     pass_ = _Pass(logs)
     pass_.run()
     found = pass_.finish()
+    found.views = logs.views.finish()
     found.holes = files.holes(target)
     missing = sorted(server for server in topology.servers if server not in logs.files)
     found.absent = [name for name in missing if name not in stores or stores[name].log(0, 1)]
@@ -128,6 +133,10 @@ class _Logs:
         self.sends: Counter[str] = Counter()  # of each process
         self.moved: set[str] = set()  # agents that were on several servers: what they did is not put together
         self.ended: set[Pair] = set()
+        self.refused: set[Pair] = set()  # of these, casts that are of no view of the agent
+        self.vain: set[Pair] = set()  # what an agent was given, and is nothing to it
+        self.views = Views()
+        self.views.moved = self.moved
         self.cut_off: dict[MessageId, list[str]] = defaultdict(list)  # expired at these routers, for all beyond them
         self.reacted: set[Pair] = set()  # at servers whose log has lost its beginning
         self.records = 0
@@ -137,7 +146,7 @@ class _Logs:
         for server, parts in self.files.items():
             for file in parts:
                 with files.reading(file) as part:
-                    for batch in part.iter_batches(1 << 16, columns=COLUMNS[:4]):
+                    for batch in part.iter_batches(1 << 16, columns=SURVEYED):
                         self.records += batch.num_rows
                         self._survey(server, batch)
                 self.progress(self.records)
@@ -159,22 +168,34 @@ class _Logs:
             id = row["origin"], row["number"]
             if row["agent"]:
                 self.ended.add((row["agent"], id))
+                if row["detail"] == REFUSED:
+                    self.refused.add((row["agent"], id))
             else:
                 self.cut_off[id].append(server)
+        for row in batch.filter(pc.equal(kinds, "view")).to_pylist():
+            self.views.view((row["origin"], row["number"]), row["detail"])
+        vain = pc.and_(pc.equal(kinds, "react"), pc.is_in(batch.column("detail"), pa.array(MEMBERS)))
+        for row in batch.filter(vain).to_pylist():
+            self.vain.add((row["agent"], (row["origin"], row["number"])))
         if server in self.retired:
             for row in batch.filter(pc.equal(kinds, "react")).to_pylist():
                 self.reacted.add((row["agent"], (row["origin"], row["number"])))
 
     def events(self, server: str) -> Iterator[Event]:
-        """Sends and reactions, in the order of the log."""
+        """Sends, with what says of them that they are casts, and reactions, in the order of the log."""
         wanted = pa.array(["send", "react"])
+        columns = [*COLUMNS]
+        if self.views.of:
+            wanted, columns = pa.array(["send", "react", "cast"]), [*COLUMNS, "detail"]
         for file in self.files[server]:
             with files.reading(file) as part:
-                for batch in part.iter_batches(ROWS, columns=COLUMNS):
+                for batch in part.iter_batches(ROWS, columns=columns):
                     rows = batch.filter(pc.is_in(batch.column("kind"), wanted))
-                    for kind, origin, number, agent, dests in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-                        process = _process(server, agent) if kind == "send" else agent
-                        yield kind, process, (origin, number), tuple(dests)
+                    for kind, origin, number, agent, dests, *detail in zip(
+                        *(column.to_pylist() for column in rows.columns), strict=True
+                    ):
+                        process = agent if kind == "react" else _process(server, agent)
+                        yield kind, process, (origin, number), tuple(detail if kind == "cast" else dests)
 
     def unread(self, agent: str, id: MessageId) -> str:
         """Why a reaction is not judged: "later", the log of a server on the way says that it passed there after the
@@ -348,6 +369,9 @@ class _Pass:
         kind, process, id, dests = event
         if kind == "react":
             self._react(process, id)
+        elif kind == "cast":
+            if process not in self.stopped:
+                self.logs.views.cast(id, dests[0])
         else:
             self._send(process, id, dests)
             self.ready.extend(self.blocked.pop(id, ()))
@@ -363,6 +387,9 @@ class _Pass:
         else:
             self.seen[id[0]].put(id[1])
             self.judge.send(process, id, self._judged(id, dests))
+            if self.logs.views.concerns(id):
+                ids = list(map(identity, dests))
+                self.logs.views.sent(process, id, ids, excused(ids, id, self.logs.ended, self.logs.refused))
 
     def _judged(self, id: MessageId, dests: tuple[str, ...]) -> list[str]:
         """The destinations that must react to this message."""
@@ -395,6 +422,8 @@ class _Pass:
             self.found.unjudged += 1
         elif live._ordinary(agent) and (agent, id) not in logs.ended:
             self.agents[agent] += 1
+            if (agent, id) not in logs.vain:
+                logs.views.reacted(agent, id)
             if not self.judge.deliver(agent, id):
                 self.judge.verdict.deliveries += 1
                 self.odd.append((agent, id))

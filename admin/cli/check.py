@@ -35,10 +35,12 @@ def check(file: Path, exported: Path | None, at_rest: bool, output: str, columns
 
     The logs of all servers of FILE are read as one consistent cut: whatever the rest of the bus did later is left out.
     Reported are messages that an agent took before one of their causes (violations), took twice (duplicates), took
-    although nobody sent them (unsent), or that are in no log and no store any more (lost). Exit code 4 if there are
-    any, if a log has a hole, or if an export has no record of a server of FILE or lacks records that it had. Exit code
-    5 if there are none, but not all could be judged: the log of a server has lost its beginning, or the store of one is
-    not at hand, which may say what was logged after the export, or of a server that has not begun yet is not there.
+    although nobody sent them (unsent), or that are in no log and no store any more (lost); and casts that a member of a
+    group missed in a view in which others had them, or took out of order or outside of their view (views). Exit code 4
+    if there are any, if a log has a hole, or if an export has no record of a server of FILE or lacks records that it
+    had. Exit code 5 if there are none, but not all could be judged: the log of a server has lost its beginning, or the
+    store of one is not at hand, which may say what was logged after the export, or of a server that has not begun yet
+    is not there.
 
     An export (mom log export) is judged in memory that does not grow with it, and may go back further than the stores
     do. What had not arrived is searched for in the stores that are on this machine.
@@ -184,6 +186,10 @@ def describe(found: audit.Findings) -> dict[str, Any]:
         "duplicates": pairs(found.duplicates),
         "unsent": pairs(found.unsent),
         "lost": pairs(found.lost),
+        "views": [
+            {"agent": agent, "group": group, "view": number, "cast": name(id), "wrong": wrong}
+            for agent, group, number, id, wrong in found.views
+        ],
         "waiting": found.waiting,
         "ended": found.ended,
         "outside_the_cut": found.uncut,
@@ -198,7 +204,7 @@ def describe(found: audit.Findings) -> dict[str, Any]:
 
 
 def _tables(report: dict[str, Any], columns: str) -> None:
-    findings = ("violations", "duplicates", "unsent", "lost")
+    findings = ("violations", "duplicates", "unsent", "lost", "views")
     show_one({k: len(v) if k in (*findings, "agents") else v for k, v in report.items()}, "table", columns)
     for name in findings:
         if report[name]:

@@ -16,7 +16,10 @@ kind      `send`      a reaction (or the outside) sent it; `agent` is the source
           `parent`    what its client has said it was doing: a traceparent of W3C, as `detail`; only where it
                       has, right behind the `send`
           `view`      `agent` comes into a view of a group, before it reacts to anything of that; `detail` has its
-                      `group`, `number` and `members` as JSON. Without members, or it among them: it is out
+                      `group`, `number`, `members` and `home` (none: the group is over for it) as JSON. Without members,
+                      or it among them: it is out
+          `cast`      the message that `agent` sends next is a cast of a view: `detail` has its `home` and `number` as
+                      JSON
           `commit`    about the commit with records before the one that it stands in, which it is the first of: `sent`
                       is when that one was closed, `done` when it was durable and its packets left
 `admin`     an operator has asked for a change: `detail` has JSON with `verb`, `args` (of secrets and long texts only
@@ -34,7 +37,7 @@ from typing import Annotated, Any, NamedTuple
 VERSION = 1
 KINDS = (
     "send", "react", "forward", "relay", "hold", "expire", "dead", "drop", "redeliver", "create", "delete", "commit",
-    "meter", "client", "move", "admin", "parent", "view",
+    "meter", "client", "move", "admin", "parent", "view", "cast",
 )  # fmt: skip
 
 METERS = {  # what a process counts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from mombroker.broker.groups.group import NOBODY, Group
+from mombroker.broker.groups.group import NOBODY, Group, send_cast
 from mombroker.broker.groups.members import Members
 from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Returned, Told
 from mombroker.broker.groups.outbox import Entry
@@ -205,7 +205,7 @@ class Deeds:
         cast = member.cast()
         self.members.change_of(mine)
         note = Told(group, cast.number, agent, wire, payload, cast.seq, cast.after)
-        self.members.say(agent, tuple(member.members), note, 0)
+        send_cast(self.natives, agent, tuple(member.members), note, mine.home, 0)
         return True
 
     def gone(self, agent: str) -> None:

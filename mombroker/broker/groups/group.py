@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import ClassVar, Protocol
 from urllib.parse import unquote
 
@@ -137,9 +138,9 @@ class Group(Native):
         """Here is its place: what we send to the members is delivered in the order in which we send it."""
         self.placed += 1
         members, source = self.home.members, message.source
-        self._send(
-            tuple(members), Told(self.name, self.home.number, source, note.type, note.payload, asked=message.number)
-        )
+        if members:
+            told = Told(self.name, self.home.number, source, note.type, note.payload, asked=message.number)
+            send_cast(self.natives, self.id, tuple(members), told, self.id, BOUNCE)
         if source not in members:
             self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source, message.number))
         if not members:
@@ -221,7 +222,17 @@ Group.handlers = {
 }
 
 
+def send_cast(natives: Natives, source: str, to: tuple[str, ...], note: Told, home: str, flags: int) -> None:
+    """Send a cast of the view that it names."""
+    tx, detail = natives.tx, json.dumps({"home": home, "number": note.number})
+    message = new_message(tx, source, to, note.wire, note.pack(), flags=flags)
+    tx.record(
+        "cast", origin=message.origin, number=message.number, agent=source, sent=message.sent, done=tx.now,
+        detail=detail,
+    )  # fmt: skip
+    natives.send(message)
+
+
 def name_of_group(id: str) -> str:
-    """The name of a group,
-    as authors write it."""
+    """The name of a group, as authors write it."""
     return unquote(id.partition("/")[2].partition(":")[2])

@@ -34,7 +34,7 @@ from mombroker.broker.shapes import LAST
 from mombroker.broker.wire import Note, note_of
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import UnknownNotification
-from mombroker.core.groups.bus import CASTS, waits_for
+from mombroker.core.groups.bus import CASTS, REFUSED, waits_for
 from mombroker.core.groups.member import Member
 from mombroker.core.groups.view import Cast, View
 from mombroker.core.ids import home_of
@@ -246,6 +246,7 @@ class Members(Native):
         """A view has come into a member's inbox."""
         agent, group, message = mine.agent, mine.group, view.of.message
         shown = {"group": group, "number": view.number, "members": view.members}
+        shown["home"] = "" if message.source == self.id else message.source
         self.tx.record(
             "view", origin=message.origin, number=message.number, agent=agent, sent=message.sent, done=self.tx.now,
             detail=json.dumps(shown),
@@ -283,7 +284,7 @@ class Members(Native):
         tx = self.tx
         tx.record(
             "drop", origin=message.origin, number=message.number, agent=agent, payload=message.size,
-            sent=message.sent, done=tx.now, detail="not of its view",
+            sent=message.sent, done=tx.now, detail=REFUSED,
         )  # fmt: skip
 
     # -- copies ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from mombroker.core.message import Message
 from mombroker.core.table import Table
 
 TYPES = frozenset((CAST, VIEW))  # of messages to members
+REFUSED = "not of its view"  # why a member does not get one of these
 
 # What a reaction does of which the order counts, once a cast of it has to wait: see Members.act.
 SEND, PUT, PLACE, JOIN, LEAVE, CASTS = "send", "put", "place", "join", "leave", "cast"
