@@ -7,7 +7,6 @@ import click
 from mombroker.admin.cli import options
 from mombroker.admin.cli.group import DefaultGroup
 from mombroker.admin.cli.output import output_options, show
-from mombroker.net.exit_codes import ExitCode
 
 BRIEF = (
     "server,number,user,client_id,host,version,state,subscriptions,unsettled,transactions,dropped,bytes_in,bytes_out"
@@ -51,7 +50,8 @@ def close(
     columns: str,
 ) -> None:  # fmt: skip
     """Close connections: all that are as the options say. What a client had not settled goes back to its queues. It may
-    come back; who must not, is kept out by `mom user delete` or `mom permission`. Exit code 6 if there was none.
+    come back; who must not, is kept out by `mom user delete` or `mom permission`. Exit code 6 if there was none; 5 if
+    some server did not answer.
 
     \b
     Example:
@@ -65,4 +65,4 @@ def close(
     rows = [{"server": each.name, **client} for each, answer in found for client in answer["closed"]]
     show(rows, output, columns, CLOSED)
     if not rows:
-        raise options.Failure(ExitCode.NOTHING, "no connection is like that; see `mom connections`")
+        raise options.nothing("connection like that", "mom connections")

@@ -10,6 +10,7 @@ from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 
 if TYPE_CHECKING:
+    from mombroker.core.topology import Server
     from mombroker.net.adminclient import AdminClient
 
 PAGE = 1_000
@@ -87,10 +88,14 @@ def retry(
         return
     topology = options.load(file)
     rows: list[dict[str, Any]] = []
-    for at in [options.pick(topology, server)] if server else topology.servers.values():
+
+    def all_of(at: "Server") -> None:
         with options.connect(topology, at) as client:
             for id in _all(client):
                 rows.append({"server": at.name, "id": id, **client.request("retry", id=id, target=to)})
+
+    for _ in options.visits(topology, server, all_of):
+        pass
     show(rows, output, columns)
 
 

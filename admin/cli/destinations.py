@@ -129,21 +129,8 @@ def connect(file: Path, server: str | None, shown: str) -> "AdminClient":
 def listed(file: Path, server: str | None, verb: str, limit: int) -> Iterator[dict[str, Any]]:
     """The rows of a list, page by page, at most `limit` of each server."""
     topology = options.load(file)
-    silent, answered = [], False
-    for each in options.chosen(topology, server):
-        try:
-            rows = list(_pages(topology, each, verb, limit))
-        except MomError as error:
-            if server:
-                raise
-            click.echo(f"mom: {error}", err=True)
-            silent.append(each.name)
-        else:
-            answered = True
-            yield from ({"server": each.name, **row} for row in rows)
-    if not answered:
-        raise MomError("no server of this bus answers; see `mom status`")
-    options.incomplete(silent)
+    for each, rows in options.visits(topology, server, lambda at: list(_pages(topology, at, verb, limit))):
+        yield from ({"server": each.name, **row} for row in rows)
 
 
 def _pages(topology: "Topology", server: "Server", verb: str, limit: int) -> Iterator[dict[str, Any]]:

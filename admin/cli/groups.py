@@ -10,7 +10,6 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import output_options, show, show_one
 from mombroker.core.errors import MomError, line
-from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
@@ -46,7 +45,7 @@ def show_group(file: Path, group: str, output: str, columns: str) -> None:
     Of new members that have no state yet it says who gives them theirs, how many pages of it were sent (while more are
     to follow) and have come, and how many of these are still to become rows of their tables.
 
-    Exit code 6 if there is no such group on the servers that answer.
+    Exit code 6 if there is no such group; 5 if some server does not answer, which may have it, and no other has.
 
     \b
     Example:
@@ -79,7 +78,8 @@ def remove(file: Path, yes: bool, member: str | None, group: str, output: str, c
     """Remove a group: all its members leave it, after the casts of its view. Or one member, which may be down.
 
     A member whose server is down delays the next view until it is back; without it the others go on. What it has cast
-    and nobody has comes back to it as NotDelivered. Exit code 6 if there is no such group on the servers that answer.
+    and nobody has comes back to it as NotDelivered. Exit code 6 if there is no such group; 5 if some server does not
+    answer, which may have it, and no other has.
 
     \b
     Example:
@@ -116,7 +116,7 @@ def states(members: list[dict[str, Any]], ask: Callable[[str], dict[str, Any]]) 
 
 def _home(topology: "Topology", group: str) -> "Server":
     """The server that has the home of a group."""
-    for server, answer in options.answers(topology, None, "groups"):
-        if any(row["group"] == group for row in answer["groups"]):
-            return server
-    raise options.Failure(ExitCode.NOTHING, f"there is no group {line(group)}: see `mom group list`")
+    return options.find(
+        topology, "groups", lambda answer: any(row["group"] == group for row in answer["groups"]),
+        f"group {line(group)}", "mom group list",
+    )  # fmt: skip

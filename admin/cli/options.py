@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from mombroker.net.adminclient import AdminClient
 
 F = TypeVar("F", bound=Callable[..., Any])
+V = TypeVar("V")
 DEFAULT_FILE = "mombroker.toml"
 RUN_FOLDER = Path("mombroker-data")  # of `mom run`
 GIVEN = "mombroker.file"  # in the context of a command: the path of its option --file
+SILENT = "mombroker.silent"  # in the context of a command: servers that did not answer
 FAILURE = "mombroker.failure"  # in the context of a command: why it fails once it has shown what it has
 
 ROW = click.IntRange(1, LAST_NS)  # the id of something that a server keeps
@@ -273,15 +275,20 @@ def ask(topology: "Topology", server: "Server", verb: str, /, **args: Any) -> di
 def answers(
     topology: "Topology", name: str | None, verb: str, **args: Any
 ) -> "Iterator[tuple[Server, dict[str, Any]]]":
-    """The answer of the named server; without a name of all that answer (for each that does not, a line on stderr, and
-    the command fails once it has shown the rest).
+    """The answer of the named server; without a name of all that answer, as by `visits`."""
+    return visits(topology, name, lambda server: ask(topology, server, verb, **args))
+
+
+def visits(topology: "Topology", name: str | None, act: "Callable[[Server], V]") -> "Iterator[tuple[Server, V]]":
+    """What `act` gives for the named server; without a name for all that answer (for each that does not, a line on
+    stderr, and the command fails once it has shown the rest).
 
     Raises MomError if none answers.
     """
     answered, silent = False, []
     for server in chosen(topology, name):
         try:
-            answer = ask(topology, server, verb, **args)
+            answer = act(server)
         except MomError as error:
             if name:
                 raise
@@ -303,7 +310,35 @@ def utc(ms: int) -> str:
 def incomplete(silent: list[str]) -> None:
     """These servers did not answer: what the command shows is not all, and it is to fail at its end."""
     if silent:
+        click.get_current_context().meta[SILENT] = silent
         fail_at_end(f"{', '.join(silent)} did not answer: this is not all")
+
+
+def find(topology: "Topology", verb: str, has: Callable[[dict[str, Any]], bool], what: str, see: str) -> "Server":
+    """The server whose answer says that it has something; see `nothing`."""
+    silent = list[str]()
+    for server in topology.servers.values():
+        try:
+            if has(ask(topology, server, verb)):
+                return server
+        except MomError:
+            silent.append(server.name)
+    incomplete(silent)
+    if len(silent) == len(topology.servers):
+        raise MomError("no server of this bus answers; see `mom status`")
+    raise nothing(what, see)
+
+
+def nothing(what: str, see: str) -> Failure:
+    """None of the servers that were asked has it. If some did not answer, nobody knows whether it is there."""
+    if silent := click.get_current_context().meta.get(SILENT):
+        them = "it" if len(silent) == 1 else "them"
+        return Failure(
+            ExitCode.INCOMPLETE,
+            f"{', '.join(silent)} did not answer, and no other server has a {what}: start {them}, or wait until "
+            f"`mom status` shows {them}, and try again",
+        )
+    return Failure(ExitCode.NOTHING, f"there is no {what}: see `{see}`")
 
 
 def fail_at_end(sentence: str) -> None:
