@@ -1,9 +1,11 @@
 """The snippets of the README and the docs: who runs each, and those that need no more than a bus."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import time
 import types
 from typing import Any
 
@@ -20,7 +22,7 @@ from mombroker.broker import properties
 from tests.admin.processes import Processes, free_ports
 from tests.broker.bench import Broker
 from tests.core.bus import Bus, topology
-from tests.snippets import ROOT, commands, fenced, shell
+from tests.snippets import PATIENCE_S, ROOT, commands, fenced, shell
 
 PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md") if page.name != "cli.md")]
 MARK = re.compile(r"<!-- (?:run by (?P<test>\S+)|not run by the tests: .+) -->")
@@ -349,6 +351,53 @@ def test_the_first_claim_is_the_same_at_all_members(monkeypatch):
     owners = [bus.state(f"buyer-{server}")["owner"] for server in "abc"]
     assert len(owners[0]) == 5 and owners[0] == owners[1] == owners[2]
     bus.check()
+
+
+@pytest.mark.long
+def test_the_sale_goes_on_three_servers_as_it_is_written(tmp_path):
+    """docs/groups.md, in an empty folder on other ports."""
+    page, text = "docs/groups.md", fenced("docs/groups.md", "toml", "[bus]")
+    for written, taken in zip(("16380", "16381", "16382", "61680"), free_ports(4), strict=True):
+        text = text.replace(written, str(taken))
+    (tmp_path / "mombroker.toml").write_text(text)
+    (tmp_path / "sale.py").write_text(fenced(page, "python", "class Buyer"))
+    lines = commands(page, "sale.Want lot=clock")
+    shown = shell(lines[:3], tmp_path)
+    for agent in ("ann", "ben", "cas"):
+        owned(agent, "clock", tmp_path)
+    shown += shell(lines[3:], tmp_path)
+    owner = json.loads(next(line for line in shown.splitlines() if line.startswith("{")))["who"]
+    assert owner in ("paris/ben", "nice/cas") and f'fields.owner  {{"clock": "{owner}"}}' in shown
+    assert "3 of 3 servers are up" in shown and "sale   lyon  3     no" in shown
+    lines = commands(page, "sale.Want lot=vase")
+    shell(lines[:2], tmp_path)
+    owned("ben", "vase", tmp_path)
+    shown = shell(lines[2:4], tmp_path)
+    owned("cas", "vase", tmp_path)
+    shown += shell(lines[4:], tmp_path)
+    line = f'fields.owner  {{"clock": "{owner}", "vase": "lyon/ann"}}'
+    assert shown.count(line) == 2 and re.search(r"^clean +yes$", shown, re.M), shown
+
+
+def owned(agent, lot, folder):
+    """Wait until a buyer knows who has it."""
+    until = time.monotonic() + PATIENCE_S
+    while f'"{lot}"' not in shell([f"mom agent show {agent} -c fields.owner"], folder):
+        assert time.monotonic() < until
+
+
+@pytest.mark.long
+def test_the_replicated_bank_answers_as_it_is_written(tmp_path):
+    """docs/groups.md, in a copy of the examples on other ports."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("var", "__pycache__"))
+    file = tmp_path / "examples" / "replicated_bank.toml"
+    text = file.read_text()
+    for written, taken in zip(("16390", "16391", "16392", "61690"), free_ports(4), strict=True):
+        assert written in text
+        text = text.replace(written, str(taken))
+    file.write_text(text)
+    shown = shell(commands("docs/groups.md", "replicated_bank.Transfer"), tmp_path)
+    assert shown == fenced("docs/groups.md", "text", '"balance": 900')
 
 
 def test_all_charts_have_one_history(monkeypatch):
