@@ -54,9 +54,9 @@ def one(shown: str, asked: str = "") -> str:
 
 
 @lru_cache(10_000)
-def several(shown: str, asked: str = "") -> tuple[str, ...]:
-    """The destinations of one subscription: a queue, or topics with commas between them. `asked` as for `one`. Raises
-    DestinationError."""
+def several(shown: str, asked: str = "", stored: bool = False) -> tuple[str, ...]:
+    """The destinations of one subscription: a queue, or topics with commas between them. `asked` as for `one`;
+    `stored`: it is there already, perhaps from before wildcards within words were refused. Raises DestinationError."""
     if len(shown) > MAX_SEVERAL:
         raise DestinationError(
             f"the destinations of one subscription have at most {MAX_SEVERAL} characters: use wildcards"
@@ -68,6 +68,8 @@ def several(shown: str, asked: str = "") -> tuple[str, ...]:
             raise DestinationError(f"{shown[:80]!r} is sent to: what an agent answers comes to the reply-to of a SEND")
         if _wild(name):
             _check_wildcards(kind, name, shown)
+        if kind == "topic:" and not stored:
+            check_words(name)
         found[kind + name] = kind
     if len(found) > 1 and set(found.values()) != {"topic:"}:
         raise DestinationError(f"{shown[:80]!r}: one subscription can have several topics, or one queue")
@@ -141,3 +143,14 @@ def _check_wildcards(kind: str, name: str, shown: str) -> None:
         raise DestinationError(f"{shown[:80]!r}: wildcards are for topics")
     if any(segment in REST for segment in name.split(".")[:-1]):
         raise DestinationError(f"{shown[:80]!r}: > and # stand for all that follows, at the end of a name")
+
+
+def check_words(name: str) -> None:
+    """Raises DestinationError for a topic, to be subscribed to, with a wildcard that is no whole word: it would stand
+    for itself, and bring nothing."""
+    for word in name.split("."):
+        if word != "*" and word not in REST and any(wild in word for wild in ("*", *REST)):
+            raise DestinationError(
+                f"{name[:80]!r} has a wildcard within a word, {word[:40]!r}: * stands for one whole word between dots, "
+                "as in prices.*, and > or # for all that follow, as in prices.>"
+            )

@@ -408,7 +408,7 @@ def test_what_is_missing_is_told_in_the_words_of_the_command(bus):
 def test_a_topic_is_created_shown_and_deleted(bus):
     assert bus.json("topic", "create", "/topic/fixed", "-s", "b")["agent"] == "b/topic:fixed"
     with jms.connect(bus.urls["a"]) as context:
-        context.consumer("/topic/fix*,/topic/fixed")
+        context.consumer("/topic/*,/topic/fixed")
         found = bus.json("topic", "show", "fixed")
     assert (found["topic"], found["created"], found["servers"]) == ("topic:fixed", "b", ["a"])
     assert found["subscribers"] == {"a": 1, "b": 0} and found["subscriptions"] == []

@@ -5,9 +5,10 @@ import types
 
 import pytest
 
-from mombroker.agents import Agent, Delivered, Reject, agent, consumes, notification, reacts
+from mombroker.agents import Agent, Delivered, Reject, agent, consumes, notification, reacts, subscribes
 from mombroker.agents.agent import initial, path_of
 from mombroker.agents.declaring import NAMES
+from mombroker.core.errors import MomError
 from tests.broker.bench import Broker
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
@@ -42,6 +43,24 @@ class Tryer(Agent):
     @consumes("/queue/tries")
     def take(self, message: Delivered) -> None:
         raise Reject("no")
+
+
+class Watcher(Agent):
+    """Takes what it is told to, as well as it can."""
+
+    said: str = ""
+    got: list = []
+
+    @reacts
+    def watch(self, note: Put) -> None:
+        try:
+            self.subscribe(note.text)
+        except MomError as error:
+            self.said = str(error)
+
+    @subscribes("/topic/pri*")
+    def prices(self, message: Delivered) -> None:
+        self.got.append(message.text)
 
 
 class Ticker(Agent):
@@ -214,3 +233,13 @@ def test_an_alias_is_of_one_class(module):
     with pytest.raises(TypeError, match="already"):
         for name in ("One", "Other"):
             agent(aliases=("tests.nowhere:Thing",))(type(name, (Agent,), {}))
+
+
+def test_an_agent_subscribes_to_no_wildcard_within_a_word():
+    """That it would wait for in vain."""
+    b = Broker(topology({"x": "a"}, {"a/watcher": f"{HERE}:Watcher"}))
+    b.ask("a", "send", to=["watcher"], type=Put.__wire_name__, fields={"text": "/topic/news*"})
+    b.pump()
+    assert "'news*' has a wildcard within a word" in b.fields("a/watcher")["said"]
+    (note,) = {line for line in b.servers["a"].tx.notes if "takes nothing" in line}
+    assert "a/watcher takes nothing from /topic/pri*: 'pri*' has a wildcard within a word" in note

@@ -96,6 +96,12 @@ def test_what_is_no_traceparent_is_a_property_like_others_and_no_record(address)
         assert found == [*NO_PARENTS, PARENT]
 
 
+def test_a_receiver_with_a_wildcard_within_a_word_is_refused():
+    client = Wired(Broker(THREE)).receiver("/topic/pri*")
+    ((handle, _, why),) = client.detached
+    assert handle == 1 and "a wildcard within a word" in why
+
+
 def test_a_traceparent_that_is_given_twice_is_refused_with_its_message():
     b = Broker(THREE)
     twice = codec.mapped((codec.any_value("traceparent"), codec.any_value(each)) for each in (PARENT, PARENT))

@@ -532,6 +532,8 @@ def test_prefetch_exclusive_and_priority(broker):
         (Topic("a"), {"shared": True}, IllegalState, "needs a name"),
         (Topic("a"), {"durable": "x", "shared": "y"}, IllegalState, "has one name"),
         (["a", "b"], {}, InvalidDestination, "several topics"),
+        ("/topic/pri*", {}, InvalidDestination, "a wildcard within a word"),
+        (Topic("pri*"), {"shared": "x"}, InvalidDestination, "a wildcard within a word"),
     ],
 )
 def test_subscriptions_that_cannot_be(broker, wanted, how, error, words):

@@ -51,6 +51,18 @@ def test_wildcards_are_for_topics_and_the_rest_comes_last(shown):
         several(shown)
 
 
+@pytest.mark.parametrize("name", ["pri*", "*ces", "a.p*s.b", "a>", "news.#x", "a.**", "a.>>", "ok.*,/topic/b*"])
+def test_a_wildcard_within_a_word_would_bring_nothing(name):
+    shown = f"/topic/{name}"
+    with pytest.raises(DestinationError, match="has a wildcard within a word"):
+        several(shown)
+    assert several(shown, stored=True)  # from before
+
+
+def test_a_queue_may_be_called_so_as_what_is_named_by_others_may():
+    assert several("/queue/DLQ.my*sub") == ("queue:DLQ.my*sub",)
+
+
 def test_a_message_goes_to_one_destination():
     for shown in ("/queue/a,/queue/b", "a,b", "/topic/a,b"):
         with pytest.raises(DestinationError):

@@ -626,6 +626,7 @@ def test_S12_subscribe_needs_a_destination_and_from_1_1_an_id():
     for version in VERSIONS:
         client(version).fails("SUBSCRIBE", "needs a destination", id="1")
         client(version).fails("SUBSCRIBE", "malformed destination", id="1", destination="/queue/")
+        client(version).fails("SUBSCRIBE", "a wildcard within a word", id="1", destination="/topic/pri*")
     for version in (V11, V12):
         client(version).fails("SUBSCRIBE", "needs an id", destination="a")
 

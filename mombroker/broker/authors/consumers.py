@@ -82,7 +82,7 @@ class AgentConsumer:
     def spec(self) -> Spec | None:
         """Of the subscription that it should be."""
         source = self.source
-        topics = list(_topics(source)) if source.topics else []
+        topics = list(_topics(source, stored=True)) if source.topics else []
         return Spec(topics, source.selector, "", bool(source.shared)) if topics else None
 
     def row(self) -> ItemRow:
@@ -156,7 +156,7 @@ class AgentConsumers(Native):
         if not 1 <= source.prefetch <= MAX_PREFETCH:
             raise MomError(f"an agent has 1 to {MAX_PREFETCH} messages at once, not {source.prefetch}")
         if source.topics:
-            _topics(source)
+            _topics(source, stored=False)
             return
         queue = destinations.several(source.destinations[0], "queue:")[0]
         if destinations.is_temporary(source.destinations[0]) or not queue.startswith("queue:"):
@@ -188,15 +188,20 @@ class AgentConsumers(Native):
             new = wanted.pop(each.source.method, None)
             if new is None:
                 self.stop(agent, each.number)
-            elif new != each.source:
+            elif new != each.source and self._can_be(agent, new):
                 self._change(each, new)
         for source in wanted.values():
-            try:
-                self.examine(source)
-            except MomError as error:
-                self.tx.note(f"{agent} takes nothing from {', '.join(source.destinations)}: {error}")
-                continue
-            self.take(agent, self.tx.new_id(), source)
+            if self._can_be(agent, source):
+                self.take(agent, self.tx.new_id(), source)
+
+    def _can_be(self, agent: str, source: Source) -> bool:
+        """Can anybody take messages from a source that a class declares? Else the operator is told."""
+        try:
+            self.examine(source)
+        except MomError as error:
+            self.tx.note(f"{agent} takes nothing from {', '.join(source.destinations)}: {error}")
+            return False
+        return True
 
     def _change(self, former: AgentConsumer, source: Source) -> None:
         """A class declares the source of a method otherwise."""
@@ -404,9 +409,10 @@ def _properties(message: ClientMessage) -> Mapping[str, Any]:
     return {**read, **message.annotations} if message.annotations else read
 
 
-def _topics(source: Source) -> tuple[str, ...]:
+def _topics(source: Source, stored: bool) -> tuple[str, ...]:
     """The topics of a subscription. Raises MomError."""
-    found = dict.fromkeys(topic for each in source.destinations for topic in destinations.several(each, "topic:"))
+    each_of = (destinations.several(each, "topic:", stored) for each in source.destinations)
+    found = dict.fromkeys(topic for topics in each_of for topic in topics)
     if not all(each.startswith("topic:") for each in found):
         raise MomError(f"{', '.join(source.destinations)[:80]!r}: agents subscribe to topics that last")
     return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from mombroker.broker import selectors
+from mombroker.broker import destinations, selectors
 from mombroker.broker.names import MAX_NAME, subscription_name
 from mombroker.broker.protocol import Spec
 from mombroker.broker.queue.queue import Queue
@@ -37,6 +37,8 @@ class SubscriptionVerbs(DestinationVerbs):
         client_id, named = client_id or "", [f"topic:{topic}" for topic in topics]
         if not topics:
             raise MomError("a subscription needs a topic: name one or several")
+        for topic in topics:
+            destinations.check_words(topic)
         if not shared and not client_id:
             raise MomError("a durable subscription needs the client id of its consumer, or has to be shared")
         selectors.compile(selector or "")
