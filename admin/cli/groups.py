@@ -23,15 +23,20 @@ def group() -> None:
 @group.command("list")
 @options.file_option
 @options.server_option("Only those whose home is this server.")
+@click.option("--all", "empty", is_flag=True, help="Those, too, that all members have left.")
 @output_options
-def list_groups(file: Path, server: str | None, output: str, columns: str) -> None:
+def list_groups(file: Path, server: str | None, empty: bool, output: str, columns: str) -> None:
     """List the groups: where they have their homes, their views, and whom a view waits for.
+
+    A group that all its members have left is not shown. Its home keeps its name, and the number of its last view for
+    whoever joins it next, until it is removed.
 
     \b
     Example:
       mom group list
+      mom group list --all
     """
-    found = options.answers(options.load(file), server, "groups")
+    found = options.answers(options.load(file), server, "groups", empty=empty)
     show([row for _, answer in found for row in answer["groups"]], output, columns)
 
 
@@ -118,5 +123,5 @@ def _home(topology: "Topology", group: str) -> "Server":
     """The server that has the home of a group."""
     return options.find(
         topology, "groups", lambda answer: any(row["group"] == group for row in answer["groups"]),
-        f"group {line(group)}", "mom group list",
+        f"group {line(group)}", "mom group list", empty=True,
     )  # fmt: skip

@@ -314,12 +314,14 @@ def incomplete(silent: list[str]) -> None:
         fail_at_end(f"{', '.join(silent)} did not answer: this is not all")
 
 
-def find(topology: "Topology", verb: str, has: Callable[[dict[str, Any]], bool], what: str, see: str) -> "Server":
+def find(
+    topology: "Topology", verb: str, has: Callable[[dict[str, Any]], bool], what: str, see: str, **args: Any
+) -> "Server":
     """The server whose answer says that it has something; see `nothing`."""
     silent = list[str]()
     for server in topology.servers.values():
         try:
-            if has(ask(topology, server, verb)):
+            if has(ask(topology, server, verb, **args)):
                 return server
         except MomError:
             silent.append(server.name)

@@ -92,6 +92,21 @@ def test_members_get_views_and_casts():
     bus.check()
 
 
+def test_a_group_that_all_have_left_is_shown_no_more_and_its_views_go_on_when_it_is_joined_again():
+    bus = Bus({"a/x": Member, "b/y": Member})
+    told(bus, "x", "join")
+    told(bus, "y", "join")
+    assert [each["group"] for each in bus.ask("groups", server="a")["groups"]] == ["ledger"]
+    told(bus, "x", "leave")
+    told(bus, "y", "leave")
+    assert bus.ask("groups", server="a")["groups"] == []
+    assert [each["size"] for each in bus.ask("groups", server="a", empty=True)["groups"]] == [0]
+    told(bus, "y", "join")
+    (row,) = bus.ask("groups", server="a")["groups"]
+    assert (row["size"], row["view"]) == (1, 5) and bus.state("y")["views"][-1][:2] == [5, ["b/y"]]
+    bus.check()
+
+
 def test_a_new_member_begins_with_the_state_of_the_eldest_one():
     bus = Bus(THREE)
     told(bus, "x", "join")

@@ -17,9 +17,11 @@ class GroupVerbs:
         self.names = sessions.natives.names
 
     @reads
-    def groups(self) -> Reply:
-        """The groups of agents whose home is this server."""
-        found = [each for each in self.natives.agents.values() if isinstance(each, Group)]
+    def groups(self, empty: bool = False) -> Reply:
+        """The groups of agents whose home is this server; with `empty` those, too, that all have left and nobody is
+        about to join."""
+        there = [each for each in self.natives.agents.values() if isinstance(each, Group)]
+        found = [each for each in there if empty or each.home.members or each.home.change or each.home.wishes]
         return {"groups": [_row(each) for each in sorted(found, key=lambda each: each.name)]}
 
     @reads
