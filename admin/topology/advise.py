@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mombroker import ordering
 from mombroker.admin.topology import canonical, costs, drift, words
-from mombroker.admin.topology.candidates import BUS, CURRENT, FLAT, PROPOSED, Candidates, candidates
+from mombroker.admin.topology.candidates import BUS, CURRENT, FLAT, PROPOSED, Candidates, beside, candidates
 from mombroker.admin.topology.costs import DIRECT, PACKET, Cost, Load
 from mombroker.admin.topology.front import AXES, GAIN, Option, dominates, front, gains, simplest
 from mombroker.core.errors import MomError
@@ -146,6 +146,10 @@ def advise(
     pool = candidates(same.topology, same.load, backends, most, packet)
     current = pool.shown[CURRENT]
     chosen = _chosen(pool, packet)
+    if not chosen:
+        near = beside(same.topology, same.load, backends, most, packet, LOSS)
+        pool.allowed += [each for each in near if _regards(each)]
+        chosen = _chosen(pool, packet)
     if chosen:
         chosen = simplest(chosen, pool.allowed, current)
     best = chosen or min(pool.allowed, key=lambda each: each.cost.price(packet))

@@ -59,23 +59,51 @@ def _found(
     topology: Topology, load: Load, backends: Sequence[str], largest: int, packet: float
 ) -> tuple[list[Option], list[Option]]:
     """Of all searches but those in FREE; of those."""
-    copies, begin = costs.matrix(load.flows), [[domain.members for domain in topology.domains.values()]]
-    begin[0] = [members for members in begin[0] if len(members) > 1]
+    begin = [_domains(topology)]
     judged = set[tuple[frozenset[frozenset[int]], float]]()
     found, free = list[Option](), list[Option]()
     bounded, open_ = split.Bounds(largest), split.Bounds(largest, share=1.0)
     searches = [(each, bounded, found) for each in SPREAD] + [(each, open_, free) for each in FREE]
     for weight, bounds, options in searches:
-        by_size = costs.BySize(backends, packet * weight)
-        search = split.Search(list(topology.servers), copies, by_size, bounds, begin, load.flows)
+        search = _search(topology, load, backends, packet * weight, bounds, begin)
         best = search.best()[:CANDIDATES]
         begin += [search.named(best[0])]  # the next search may better it
         for domains in best:
-            if (key := (frozenset(domains), weight)) in judged:
-                continue
-            judged.add(key)
-            named = ((f"d{at:05}", members) for at, members in enumerate(sorted(search.named(domains))))
-            plain = {name: Domain(name, members) for name, members in named}
-            made = replace(topology, domains=plain, checked=True)
-            options.append(Option(*costs.choose(made, load, backends, packet * weight), fit=search.fit(domains)))
+            if (key := (frozenset(domains), weight)) not in judged:
+                judged.add(key)
+                options.append(_judged(topology, load, backends, packet * weight, search, domains))
     return found, free
+
+
+def beside(
+    topology: Topology, load: Load, backends: Sequence[str], most: int, packet: float, loss: float
+) -> list[Option]:
+    """What costs least where a copy crosses no more domains than in the current topology, but for so much as a share:
+    whatever a packet weighs, searches for the price alone may pass over it."""
+    copies, begin = costs.matrix(load.flows), [_domains(topology)]
+    counted = split.Search(list(topology.servers), copies, lambda size: 1.0, split.Bounds(), begin, load.flows)
+    crossings = counted.price(counted.begin[0], bounded=False) * (1 + loss)
+    bounds = split.Bounds(most if most < len(topology.servers) else 0, crossings=crossings)
+    search = _search(topology, load, backends, packet, bounds, begin)
+    return [_judged(topology, load, backends, packet, search, each) for each in search.best()[:CANDIDATES]]
+
+
+def _domains(topology: Topology) -> list[tuple[str, ...]]:
+    return [domain.members for domain in topology.domains.values() if len(domain.members) > 1]
+
+
+def _search(
+    topology: Topology, load: Load, backends: Sequence[str], packet: float, bounds: split.Bounds,
+    begin: Sequence[Sequence[tuple[str, ...]]],
+) -> split.Search:  # fmt: skip
+    by_size = costs.BySize(backends, packet)
+    return split.Search(list(topology.servers), costs.matrix(load.flows), by_size, bounds, begin, load.flows)
+
+
+def _judged(
+    topology: Topology, load: Load, backends: Sequence[str], packet: float, search: split.Search, domains: split.Domains
+) -> Option:
+    named = ((f"d{at:05}", members) for at, members in enumerate(sorted(search.named(domains))))
+    plain = {name: Domain(name, members) for name, members in named}
+    made = replace(topology, domains=plain, checked=True)
+    return Option(*costs.choose(made, load, backends, packet), fit=search.fit(domains))

@@ -30,6 +30,7 @@ NEAR = 3  # servers or domains that a move looks at
 DEALS = 8  # that a split is held against
 SEVERAL = 200  # sets of servers that messages go to, the most frequent ones, are looked at as sets
 PLAIN = 0.0005  # of the price, that one more domain has to save
+DEAR = 100  # times the dearest domain: a copy that crosses more of them than it may
 BACKBONE = 6  # domains joined by one, at most, before domains of these are made
 
 
@@ -37,6 +38,7 @@ BACKBONE = 6  # domains joined by one, at most, before domains of these are made
 class Bounds:
     largest: int = 0  # servers of a domain; 0: any number
     share: float = 1 / 3  # of all copies that one router may pass on without a penalty
+    crossings: float = 0.0  # of domains, by one copy, without a penalty; 0: any number
 
 
 class Search:
@@ -99,12 +101,16 @@ class Search:
             brings.append((min(a for a, _ in runs), max(b for _, b in runs)))
         inside, outside = self._kept(single, below)[0], self._kept(single, brings)[1]
         came, left = self._crossed(order, below, brings)
-        price, first, total = 0.0, 0, single[-1, -1]
+        price, crossed, first, total = 0.0, 0.0, 0, single[-1, -1]
         for number, domain in enumerate(domains):
             end = first + len(domain) - 1
             crossing = total - inside[first:end].sum() - outside[number] + came[first:end].sum() + left[number]
             price += self.cost(len(domain)) * crossing
+            crossed += crossing
             first = end
+        if bounded and self.bounds.crossings:
+            dear = DEAR * max(self.cost(len(domain)) for domain in domains)
+            price += max(crossed - self.bounds.crossings * self.total, 0.0) * dear
         own = self._kept(sums, brings)[0]
         for router, mine in at.items() if bounded else ():
             if len(mine) > 1:
@@ -313,10 +319,13 @@ class Search:
         return [tuple(self.servers[server] for server in sorted(domain)) for domain in domains]
 
     def _climb(self, domains: Domains) -> tuple[float, Domains]:
+        moves = [self._moved, self._rerouted, self._reattached, self._merged, self._halved]
+        if self.bounds.crossings:
+            moves.append(self._hung)
         looked, better, price = 0, True, self._effort(domains)
         while better and looked < MOVES:
             better = False
-            for move in (self._moved, self._rerouted, self._reattached, self._merged, self._halved):
+            for move in moves:
                 again = True
                 while again and looked < MOVES:
                     again = False
@@ -397,6 +406,14 @@ class Search:
                     a, b = halves
                     for one, other in ((a, b), (b, a)):
                         yield (*_with(domains, {number: one}), other | {self._gateway(one, other)})
+
+    def _hung(self, domains: Domains) -> Iterator[Domains]:
+        """A server that is no router leaves its domain, and hangs on the one there that it talks most with."""
+        for server, mine in self._members_of(domains).items():
+            left = domains[mine[0]] - {server}
+            if len(mine) == 1 and len(left) > 1:
+                router = self._gateway(left, frozenset((server,)))
+                yield (*_with(domains, {mine[0]: left}), frozenset((server, router)))
 
 
 def _with(domains: Domains, changed: Mapping[int, frozenset[int]]) -> Domains:

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("networkx", reason="advice needs the extra spark")
 
-from mombroker.admin.topology import advise, costs  # noqa: E402
+from mombroker.admin.topology import advise, candidates, costs  # noqa: E402
 from mombroker.admin.topology.front import changed, dominates  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
 from tests.admin import annealing, shapes  # noqa: E402
@@ -40,3 +40,15 @@ def test_the_front_holds_what_annealing_finds(shape):
 @pytest.mark.parametrize("shape, number", shapes.ALL)
 def test_the_front_holds_what_long_annealing_finds(shape, number):
     judged(shape, number, 8000, 15)
+
+
+def test_what_is_much_better_and_hardly_worse_is_found_where_no_price_of_a_packet_leads_to_it():
+    """In this star the searches by price go from one domain for all to many small ones at once."""
+    names, sends = shapes.workload("star", 4)
+    load = costs.Load(costs.traffic((send.origin, send.dests) for send in sends), sends)
+    topology = layouts.build(layouts.flat(names), servers=names)
+    current = costs.predict(topology, load)
+    found = candidates.beside(topology, load, costs.DIRECT, len(names), costs.PACKET, advise.LOSS)
+    assert all(each.cost.price() < current.price() for each in found)
+    assert all(dominates(each.cost, current, advise.LOSS) for each in found)
+    assert min(each.cost.control_bytes for each in found) < 0.8 * current.control_bytes
