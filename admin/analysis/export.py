@@ -200,6 +200,7 @@ class _Draft:
         self.writer = pq.ParquetWriter(
             self.path, schema.arrow(IN_FILES), compression="zstd", use_dictionary=list(REPEATED),
             column_encoding=dict.fromkeys(NUMBERS, "DELTA_BINARY_PACKED"), write_page_index=False,
+            write_page_checksum=True,
         )  # fmt: skip
         self.count = 0
         self.first_sent = 0  # ns, of all messages that its records are about; 0: of none

@@ -268,13 +268,13 @@ def reading(file: File) -> "Iterator[pq.ParquetFile]":
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file.path) as part:
+        with pq.ParquetFile(file.path, page_checksum_verification=True) as part:
             if part.metadata.num_rows != file.records:
                 raise pa.ArrowInvalid(f"it has {part.metadata.num_rows} records, and by its name {file.records}")
             if missing := [name for name in ALWAYS if name not in part.schema_arrow.names]:
                 raise pa.ArrowInvalid(f"it has no column {missing[0]}")
             yield part
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         if getattr(error, "errno", None):  # the disk's, or that of another file
             raise
         raise MomError(

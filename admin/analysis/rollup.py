@@ -155,7 +155,7 @@ def _touches(file: files.File, known: Parts) -> bool:
 def _kept(path: Path, strict: bool = False) -> tuple[pa.Table | None, Parts]:
     """A roll-up, and what it is of; nothing where there is none, or one that cannot be read and is made anew."""
     try:
-        table = pq.read_table(path, schema=SCHEMA, partitioning=None)
+        table = pq.read_table(path, schema=SCHEMA, partitioning=None, page_checksum_verification=True)
         stored = (pq.read_schema(path).metadata or {})[PARTS_KEY]
         return table, {log: [(lo, hi) for lo, hi in ranges] for log, ranges in json.loads(stored).items()}
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def _kept(path: Path, strict: bool = False) -> tuple[pa.Table | None, Parts]:
 def _write(path: Path, table: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}{files.DRAFT}")
-    pq.write_table(table, draft, compression="zstd")
+    pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
     draft.replace(path)
 
 

@@ -145,6 +145,7 @@ def parquet(spark: SparkSession, path: str | Path, chosen: Sequence[files.File])
     sized(spark, sum(file.records for file in chosen))
     base = path.rstrip("/") if isinstance(path, str) else str(path.absolute())
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", base)
+    reader = reader.option("parquet.page.verify-checksum.enabled", "true")
     return reader.parquet(*["/".join((base, *file.path.parts[-3:])) for file in chosen])
 
 

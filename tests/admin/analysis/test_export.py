@@ -312,6 +312,30 @@ def test_a_file_that_was_emptied_or_cut_off_is_named_before_anything_is_told(dam
         files.holes(tmp_path)
 
 
+def flipped(file, at):
+    """One bit of a file is another one."""
+    data = bytearray(file.path.read_bytes())
+    data[at] ^= 1
+    file.path.write_bytes(data)
+
+
+def test_a_bit_that_has_changed_is_named_and_nothing_told_of_what_it_makes(stores, tmp_path):
+    """Pages have sums; without them about half of all such bits would be read as other records."""
+    run({"s03": stores["s03"]}, tmp_path)
+    file = files.every(tmp_path)[0]
+    whole = file.path.read_bytes()
+    with files.reading(file) as part:
+        group = part.metadata.row_group(0)
+        columns = [group.column(at) for at in range(group.num_columns)]
+    for column in columns:  # in the last bytes of its last page
+        end = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size
+        flipped(file, end - 6)
+        with pytest.raises(MomError, match=f"{file.path} is damaged"):
+            files.verify(file)
+        file.path.write_bytes(whole)
+    files.verify(file)
+
+
 @pytest.mark.spark
 def test_an_analysis_of_an_export_with_a_hole_tells_it_and_fails(spark, stores, tmp_path):
     for share in (0.3, 0.6, 1.0):
