@@ -17,6 +17,7 @@ from mombroker.core.errors import MomError
 Figures = dict[str, Any]
 MS = 1e6
 GB = 1e9
+LAST = datetime(9999, 12, 31, tzinfo=UTC)  # the last day that there is
 METERED = ("wire_bytes", "wal_bytes", "disk_bytes")
 SHARE = 0.05  # of a change that a place has at least to be named
 TOP = 10  # places named of a figure
@@ -42,7 +43,8 @@ class Period:
             return Period(Path(path), since, _time(last) if last else None)
         if since is None:
             raise MomError(f"{text} names no time: write {path}@2026-03-01, or {path}@2026-03-01..2026-03-08")
-        return Period(Path(path), since, since + (timedelta(hours=1) if "T" in first else timedelta(days=1)))
+        span = timedelta(hours=1) if "T" in first else timedelta(days=1)
+        return Period(Path(path), since, since + span if since < LAST else None)
 
     def read(self) -> pa.Table:
         rollup.update(self.path)

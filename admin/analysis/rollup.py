@@ -100,13 +100,11 @@ def update(target: Path) -> int:
 def read(target: Path, since: datetime | None = None, until: datetime | None = None) -> pa.Table:
     """All roll-ups of these hours; only the days' own files are opened. Raises MomError if there are none."""
     first, last = (None if time is None else hour(time) for time in (since, until))
-    days = [None if number is None else f"{datetime.fromtimestamp(number * 3600, UTC):%Y-%m-%d}" for number in
-            (first, last)]  # fmt: skip
     tables = []
     for path in sorted((target / FOLDER).glob("day=*/server=*.parquet")):
-        day = path.parent.name.removeprefix("day=")
+        begin = hour(datetime.fromisoformat(path.parent.name.removeprefix("day=")))
         # The first record of a commit may be younger than the day of its file.
-        if (days[0] is None or day >= _eve(days[0])) and (days[1] is None or day <= days[1]):
+        if (first is None or begin + 48 > first) and (last is None or begin <= last):
             tables.append(_kept(path, strict=True)[0])
     if not tables:
         raise MomError(f"{target} has no records{' of this time' if since or until else ''}; see `mom log export`")
@@ -129,11 +127,6 @@ def hour(time: datetime) -> int:
             f"{time:%Y-%m-%dT%H:%M:%S} is no full hour: roll-ups are by the hour; `mom analyze report` is not"
         )
     return number
-
-
-def _eve(day: str) -> str:
-    start = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    return f"{datetime.fromtimestamp(start - 86_400, UTC):%Y-%m-%d}"
 
 
 def _place(target: Path, day: str, server: str) -> Path:

@@ -52,6 +52,7 @@ KEPT = "mombroker.options"
 NO_KIND = "there are no records of kind"
 DIGITS = 18  # of a number that SQLite takes
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = datetime(2262, 4, 1, tzinfo=UTC)  # what is later has no ns of 64 bits
 
 
 def register(spark: SparkSession) -> None:
@@ -150,7 +151,8 @@ def parquet(spark: SparkSession, path: str | Path, chosen: Sequence[files.File])
 
 
 def utc(time: datetime) -> datetime:
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    """What is before or after all times that a log can have becomes the first or the last of these."""
+    return min(max(time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC), EPOCH), LAST)
 
 
 class Logs(DataSource):

@@ -108,6 +108,13 @@ def test_hours_and_their_bounds(exported):
         rollup.read(exported, None, begin)
     with pytest.raises(MomError, match="no full hour"):
         rollup.read(exported, begin.replace(minute=30))
+    ages = [datetime(year, 1, 1, tzinfo=UTC) for year in (1, 999, 1969, 9999)]  # before and after all logs
+    for early in ages[:3]:
+        assert rollup.read(exported, early, ages[3]).num_rows == rollup.read(exported).num_rows
+        with pytest.raises(MomError, match="no records of this time"):
+            rollup.read(exported, None, early)
+    with pytest.raises(MomError, match="no records of this time"):
+        rollup.read(exported, ages[3])
 
 
 def test_quantiles_of_near_times_are_those_that_spark_makes(exported):
@@ -169,6 +176,7 @@ def test_a_period_is_an_export_or_a_time_of_it():
     )
     assert (whole.since, whole.until) == (None, None)
     assert [(each.until - each.since).total_seconds() / 3600 for each in (day, hour, week)] == [24, 1, 168]
+    assert compare.Period.of("x@9999-12-31").until is None
     for wrong in ("x@", "x@noon", "x@2026-03-01..later"):
         with pytest.raises(MomError):
             compare.Period.of(wrong)

@@ -417,3 +417,13 @@ def test_an_export_on_a_file_system_of_sparks_is_read_by_its_address(spark, play
         assert run.exit_code == 1 and "cannot be listed: No FileSystem for scheme" in run.output
     run = CliRunner().invoke(cli, ["analyze", address, "--file", str(played.file), "--check"])
     assert run.exit_code == 2 and "a check needs an export on this machine" in run.output
+
+
+def test_a_time_before_or_after_all_logs_is_the_first_or_the_last_that_a_log_can_have():
+    """Their nanoseconds are numbers of 64 bits, also a day before and after."""
+    pytest.importorskip("pyspark")
+    from mombroker.admin.analysis import source
+
+    times = [source.utc(datetime.datetime(year, 1, 1)) for year in (1, 1969, 2026, 9999)]
+    assert times == [source.EPOCH, source.EPOCH, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), source.LAST]
+    assert source.nanoseconds(source.LAST + datetime.timedelta(days=1)) < 1 << 63
