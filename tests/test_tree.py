@@ -8,7 +8,9 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -55,13 +57,34 @@ def module_of(path: Path) -> str:
     return ".".join(["mombroker", *parts] if parts[0] in SHORT else parts)
 
 
+class Said(NamedTuple):
+    imports: list[ast.Import | ast.ImportFrom]
+    names: list[str]  # of classes and functions
+
+
+@cache
+def said(path: Path) -> Said:
+    """What a file imports and defines, wherever in it. Both are statements, so no expression is looked at."""
+    found = Said([], [])
+    stack: list[ast.AST] = [ast.parse(path.read_text())]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.names.append(node.name)
+        for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
+            stack += getattr(node, inner, ())
+    return found
+
+
 def imports_of(path: Path) -> set[str]:
-    """The modules that a file imports, wherever in the file it does."""
+    """The modules that a file imports."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in said(path).imports:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}:{node.lineno} imports relatively"
             found.add(str(node.module))
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
@@ -75,10 +98,10 @@ OWN = {module: names for module, names in SOURCES.items() if module.startswith("
 def needs(path: Path) -> set[str]:
     """The modules of ours that a file imports; of `from package import module` the module alone."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in said(path).imports:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found.update(name if name in OWN else str(node.module) for name in names)
     return (found & OWN.keys()) - {module_of(path)}
@@ -239,9 +262,7 @@ def test_no_module_class_or_function_has_a_name_that_says_nothing():
     for path in files(".py"):
         if DEAD_NAMES.search(path.stem):
             wrong.append(str(path))
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and DEAD_NAMES.search(node.name):
-                wrong.append(f"{path}: {node.name}")
+        wrong += [f"{path}: {name}" for name in said(path).names if DEAD_NAMES.search(name)]
     assert wrong == []
 
 
