@@ -47,9 +47,10 @@ CONTROLS = {
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     control = CONTROLS[name]
-    assert [run(seed, faults=control.faults).wrong for seed in control.seeds] == [[], [], []], "clean without the fault"
     with control.patch():
-        assert any(run(seed, control.node, control.faults).wrong for seed in control.seeds)
+        shown = next((seed for seed in control.seeds if run(seed, control.node, control.faults).wrong), None)
+    assert shown is not None, "look for other seeds"
+    assert run(shown, faults=control.faults).wrong == [], "clean without the fault"
 
 
 @pytest.mark.long
@@ -57,5 +58,6 @@ def test_control(name):
 def test_control_shows_within_two_thousand_seeds(name):
     """Not only in the pinned ones: by chance, with the faults that the seeds draw themselves."""
     control = CONTROLS[name]
+    assert [run(seed, faults=control.faults).wrong for seed in control.seeds] == [[], [], []], "clean without the fault"
     with control.patch():
         assert any(run(seed, control.node).wrong for seed in range(2000))

@@ -181,15 +181,17 @@ CONTROLS = {
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     control = CONTROLS[name]
-    assert [seen(seed, control) for seed in control.seeds] == [[], [], []], "clean without the fault"
     with control.patch():
-        assert any(seen(seed, control) for seed in control.seeds)
+        shown = next((seed for seed in control.seeds if seen(seed, control)), None)
+    assert shown is not None, "look for other seeds"
+    assert seen(shown, control) == [], "clean without the fault"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_shows_within_two_thousand_seeds(name):
-    """Not only in the pinned ones."""
+    """Not only in the pinned ones, all of which are clean without the fault."""
     control = CONTROLS[name]
+    assert [seen(seed, control) for seed in control.seeds] == [[], [], []]
     with control.patch():
         assert any(seen(seed, control._replace(faults=None)) for seed in range(2000))

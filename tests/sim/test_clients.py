@@ -12,11 +12,15 @@ from tests.fakes_bus import replaced
 from tests.fakes_clients import paced
 
 SEEDS = {
-    "everything": 12,
+    "everything": 8,
     "queues": 5,
+    "pulls": 5,
     "openings": 6,
-    "choices": 6,
-    "joins": 4,
+    "choices": 4,
+    "enduringly": 5,
+    "joins": 3,
+    "revisions": 5,
+    "moving-pulls": 5,
     "moving-heirs": 5,
 }  # of the others, each about one promise, 8
 

@@ -1,6 +1,7 @@
 """The whole bus under random faults, its domains under every ordering back end."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -11,10 +12,10 @@ from mombroker.sim.faults import POINTS
 from mombroker.sim.seeds import cluster, run
 
 EVERY = ("", "matrix", "rst", "ks", "vector", "overlay", "daisy")
-DEFAULT = range(100)
+SOME = (*range(50), 84)  # in the last, a server dies when it holds what it has acknowledged
 
 
-def all_clean(seeds: range, *backends: str) -> Counter[str]:
+def all_clean(seeds: Iterable[int], *backends: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
         result = run(seed, backends=backends)
@@ -24,8 +25,8 @@ def all_clean(seeds: range, *backends: str) -> Counter[str]:
     return counts
 
 
-def test_a_hundred_seeds_of_mixed_domains_are_clean():
-    counts = all_clean(DEFAULT, *EVERY)
+def test_some_seeds_of_mixed_domains_are_clean():
+    counts = all_clean(SOME, *EVERY)
     assert all(counts[point] for point in POINTS), counts
     assert counts["held"] > 100
 
@@ -38,7 +39,7 @@ def test_two_thousand_seeds_of_one_back_end_are_clean(backend):
 
 @pytest.mark.long
 def test_five_thousand_seeds_of_mixed_domains_are_clean():
-    all_clean(range(100, 5000), *EVERY)
+    all_clean(range(50, 5000), *EVERY)
 
 
 @pytest.mark.parametrize("broken, backend, seed", [(Matrix, "matrix", 1), (KS, "ks", 1), (Daisy, "daisy", 11)])
@@ -49,7 +50,7 @@ def test_control_a_back_end_that_holds_nothing(monkeypatch, broken, backend, see
 
 
 def test_seeds_draw_every_back_end_with_every_option():
-    drawn = [domain for seed in DEFAULT for domain in cluster(seed, backends=EVERY).topology.domains.values()]
+    drawn = [domain for seed in range(100) for domain in cluster(seed, backends=EVERY).topology.domains.values()]
     assert {domain.backend for domain in drawn} == {"fifo", *EVERY} - {""}
     options = [(domain.backend, name) for domain in drawn for name in domain.options]
     assert {("ks", "encoding"), ("overlay", "links"), ("daisy", "groups"), ("daisy", "relay")} == set(options)

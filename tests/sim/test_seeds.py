@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from mombroker.sim.faults import POINTS
 from mombroker.sim.seeds import AGENTS, Run, cluster, run
 
 CASES = json.loads((Path(__file__).parent.parent / "seeds" / "cases.json").read_text())
-DEFAULT = range(100)
+SOME = (*range(40), 80)  # in the last, much is refused
 
 
-def all_clean(seeds: range) -> Counter[str]:
+def all_clean(seeds: Iterable[int]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
         result = run(seed)
@@ -27,8 +28,8 @@ def all_clean(seeds: range) -> Counter[str]:
     return counts
 
 
-def test_a_hundred_seeds_are_clean_and_meet_every_fault():
-    counts = all_clean(DEFAULT)
+def test_some_seeds_are_clean_and_meet_every_fault():
+    counts = all_clean(SOME)
     assert {point: counts[point] for point in POINTS if not counts[point]} == {}
     for what in ("breaks", "lost", "refusals", "held"):
         assert counts[what] > 100, what
@@ -36,7 +37,7 @@ def test_a_hundred_seeds_are_clean_and_meet_every_fault():
 
 @pytest.mark.long
 def test_five_thousand_seeds_are_clean():
-    all_clean(range(100, 5000))
+    all_clean(range(40, 5000))
 
 
 ORDERINGS = sorted({*ordering.names()} - {"fifo"})  # which is for two servers only
@@ -74,7 +75,7 @@ def test_the_same_seed_gives_the_same_trace_in_any_process():
 
 def test_seeds_draw_all_shapes():
     """Three to twelve servers, routers in three domains, both back ends, tight and wide limits."""
-    drawn = [cluster(seed).topology for seed in DEFAULT]
+    drawn = [cluster(seed).topology for seed in range(100)]
     assert {len(topology.servers) for topology in drawn} == set(range(3, 13))
     assert any(len(topology.domains_of(server)) >= 3 for topology in drawn for server in topology.routers)
     assert {domain.backend for topology in drawn for domain in topology.domains.values()} == {"matrix", "fifo"}

@@ -52,14 +52,14 @@ def test_agents_move_while_they_work(relayouts):
 
 
 @pytest.mark.interpreted
+@pytest.mark.parametrize("some", [slice(1), pytest.param(slice(1, None), marks=pytest.mark.long)], ids=["one", "rest"])
 @pytest.mark.parametrize("name", CONTROLS)
-def test_control(name):
+def test_control(name, some):
     control = CONTROLS[name]
-    assert [run(seed, travels=True).wrong for seed in control.seeds] == [[]] * len(control.seeds), (
-        "clean without the fault"
-    )
-    with control.patch():
-        assert all(run(seed, travels=True).wrong for seed in control.seeds)
+    for seed in control.seeds[some]:
+        assert run(seed, travels=True).wrong == [], "clean without the fault"
+        with control.patch():
+            assert run(seed, travels=True).wrong, f"seed {seed} does not show it: look for others"
 
 
 @pytest.mark.long
