@@ -11,6 +11,7 @@ from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.doubts import Doubts
 from mombroker.broker.groups.lookout import Lookout
+from mombroker.broker.groups.membership import Membership
 from mombroker.broker.groups.notes import Got
 from mombroker.broker.groups.outbox import Outboxes
 from mombroker.broker.groups.states import States
@@ -34,6 +35,16 @@ def no_wait(cast: Any) -> Any:
         return True if done is None else done
 
     return casts
+
+
+def keeps_home(sets: Any) -> Any:
+    """Who has asked to join keeps the home that it has asked first, when the group is made again elsewhere, too."""
+
+    def set_once(mine: Membership, name: str, value: Any) -> None:
+        if name != "home" or not hasattr(mine, "home"):
+            sets(mine, name, value)
+
+    return set_once
 
 
 def not_inhibited(prepare: Any) -> Any:
@@ -255,6 +266,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
     "no wait for a state": (States, "meets", no_wait_for_state),
+    "former home": (Membership, "__setattr__", keeps_home(Membership.__setattr__)),
     "waits in a circle": (States, "gives_up", patient),
     "waits for who has failed": (States, "failed", unmoved),
     "a state of any view": (Home, "restored", of_any_view(Home.restored)),

@@ -268,58 +268,6 @@ def test_what_a_member_casts_after_it_was_excluded_comes_back_to_it():
     ]
 
 
-def test_a_group_that_is_removed_tells_all_and_may_be_made_anew():
-    bus = Bus(THREE)
-    for each in "xyz":
-        told(bus, each, "join")
-    told(bus, "x", "causal", "one")
-    assert bus.ask("remove_group", server="a", group="ledger")["members"] == ["a/x", "b/y", "c/z"]
-    bus.settle()
-    assert all(bus.state(each)["views"][-1] == [4, [], [], ["a/x", "b/y", "c/z"]] for each in "xyz")
-    assert bus.ask("groups", server="a")["groups"] == []
-    told(bus, "y", "join")
-    assert bus.state("y")["views"][-1] == [1, ["b/y"], ["b/y"], []]
-
-
-def test_a_group_that_is_made_again_has_none_of_its_former_numbers_of_views():
-    """What comes late and speaks of a former view 2 would be taken for a word on the new one's."""
-    bus = Bus(THREE)
-    numbers = list[int]()
-    for _ in range(3):
-        for each in "xyz":
-            told(bus, each, "join")
-        numbers += [number for number, members, *_ in bus.state("x")["views"] if members]
-        bus.ask("remove_group", server="a", group="ledger")
-        bus.settle()
-        assert bus.ask("groups", server="a")["groups"] == []
-        bus.kill("a")
-        bus.settle()
-    assert sorted({*numbers}) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
-    bus.check()
-
-
-@pytest.mark.parametrize("twice", ["join", "join leave join"])
-def test_a_group_that_is_made_again_elsewhere_hears_its_members(twice):
-    """Who had asked once more, in vain, takes the server of the former group for its home no longer."""
-    bus = Bus(THREE)
-    for each in "xyz":
-        told(bus, each, "join")
-    for each in "xz":
-        for what in twice.split():
-            bus.send(each, Do(what))
-    bus.ask("remove_group", server="a", group="ledger")
-    bus.settle()
-    for each in "yxz":
-        told(bus, each, "join")
-    for each in "xyz":
-        told(bus, each, "causal", f"by-{each}")
-    told(bus, "y", "leave")
-    assert {*bus.state("x")["views"][-1][1]} == {*bus.state("z")["views"][-1][1]} == {"a/x", "c/z"}
-    heard = [bus.state(each)["heard"] for each in "xz"]
-    assert heard[0][-3:] == heard[1][-3:] == ["by-x", "by-y", "by-z"]
-    bus.check()
-
-
 def test_a_cast_to_a_group_without_members_comes_back():
     bus = Bus({"a/x": Member, "b/z": Teller})
     told(bus, "x", "join")

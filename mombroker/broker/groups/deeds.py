@@ -172,7 +172,7 @@ class Deeds:
         mine = self.members.find(group, agent) or self.members.new(group, home, agent)
         if not mine.inside:
             mine.home = home  # the group may have been made again elsewhere
-        mine.again, mine.asked = mine.again and mine.inside, mine.inside
+        mine.again, mine.asked, mine.last = mine.again and mine.inside, mine.inside, self.tx.new_id()
         self.members.change_of(mine)
         mine.wish = [*wish]
         self.members.say(agent, (home,), Join(*wish))
@@ -183,7 +183,7 @@ class Deeds:
         if mine is not None:
             if mine.again and not mine.inside:
                 self.members.forget(mine)
-            mine.again = mine.asked = False
+            mine.again, mine.asked, mine.last = False, False, 0
             self.members.change_of(mine)
 
     def _cast(

@@ -99,7 +99,8 @@ class Group(Native):
 
     def _announce(self, view: View, agents: list[str]) -> None:
         note = Viewed(
-            self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut
+            self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut,
+            view.heard,
         )  # fmt: skip
         servers = self.tx.topology.servers
         self._send(tuple(agent for agent in agents if self._where(agent) in servers), note)
@@ -119,7 +120,7 @@ class Group(Native):
     def joins(self, note: Join, message: Message) -> None:
         if self._where(message.source) in self.tx.topology.servers:
             self.lookout.joins(message.source, note.patience, note.told)
-            self.home.wish(JOIN, message.source, note.needs)
+            self.home.wish(JOIN, message.source, note.needs, message.number)
         self._changed()
 
     def leaves(self, note: Leave, message: Message) -> None:

@@ -256,13 +256,14 @@ class Members(Native):
             self._returns(mine, view)
             self.states.out(mine, view.number)
             self.forget(mine)
-            if mine.asked:
-                self.new(group, mine.home, agent).wish = mine.wish
+            if mine.hears_more(view):
+                new = self.new(group, mine.home, agent)
+                new.wish, new.last = mine.wish, mine.last
             if mine.again:  # it has left, and joins after a while
                 new = Membership(group, mine.home, Member(agent), self.tx.new_id(), tries=mine.tries, again=True)
                 new.wish = mine.wish
                 self.add(new)
-                self.states.later(mine)
+                self.states.later(new)
         else:
             self.states.viewed(mine, view)
         self.copies.forget(group, agent)
@@ -345,9 +346,9 @@ class Members(Native):
         """A group to which an agent has said something is not there."""
         note: Ended = note_of(message)
         for mine in self.all():
-            if (mine.home, mine.agent) == (note.home, note.agent) and (
-                not note.view or (mine.inside and mine.member.number <= note.view)
-            ):
+            if (mine.home, mine.agent) != (note.home, note.agent) or 0 < note.number < mine.last:
+                continue  # it has asked to join since then, and will hear of that
+            if not note.view or (mine.inside and mine.member.number <= note.view):
                 self._end(mine)
         if note.asked and (entry := self.outboxes.placed(note.agent, note.number or LAST)) is not None:
             group, _, wire, payload, _ = entry.value

@@ -234,6 +234,7 @@ class Viewed(GroupNote):
     giver: str = ""
     lacking: list[str] = field(default_factory=list)
     cut: dict[str, Count] = field(default_factory=dict)
+    heard: dict[str, Count] = field(default_factory=dict)
 
     def agents(self) -> list[str]:
         return [
@@ -242,6 +243,7 @@ class Viewed(GroupNote):
             *self.left,
             *self.lacking,
             *self.cut,
+            *self.heard,
             *([self.giver] if self.giver else []),
         ]
 

@@ -226,12 +226,13 @@ class States:
 
     def later(self, mine: Membership) -> None:
         """It has given up, and joins again after a while, which doubles."""
-        self.members.alarm_at(times.after(self.tx.now, AGAIN << min(mine.tries, 6)))
+        mine.until = times.after(self.tx.now, AGAIN << min(mine.tries, 6))
+        self.members.alarm_at(mine.until)
 
     def alarm(self) -> None:
         for mine in self.members.all():
-            if mine.again and not mine.inside:
-                mine.again = False
+            if mine.again and not mine.inside and mine.until <= self.tx.now:
+                mine.again, mine.last = False, self.tx.new_id()
                 self.members.change_of(mine)
                 self.members.say(mine.agent, (mine.home,), Join(*mine.wish))
 

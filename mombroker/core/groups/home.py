@@ -47,6 +47,8 @@ class Home:
     since     the view as of which each of these is to get it
     wishes    what agents have asked for, the first one first: (JOIN, agent, whether it needs a state) or (LEAVE, agent,
               whether it gives none any more)
+    heard     of agents that have asked to join: by which message, the last time
+    refused   those that are told with the next view that they are not in it
     """
 
     __slots__ = (
@@ -62,6 +64,8 @@ class Home:
         "needs",
         "acks",
         "stable",
+        "heard",
+        "refused",
     )
 
     def __init__(
@@ -78,6 +82,8 @@ class Home:
         self.lacking: dict[str, str] = {}
         self.since: dict[str, int] = {}
         self.wishes: list[tuple[str, str, bool]] = []
+        self.heard: dict[str, int] = {}
+        self.refused: list[str] = []
         self.needs: list[str] = []  # joiners of the change that need a state
         self.change: Change | None = None
         self.acks: dict[str, dict[str, int]] = {}  # of servers: casts of the view that they have
@@ -85,9 +91,11 @@ class Home:
 
     # -- what members want -------------------------------------------------------------------------------------------
 
-    def wish(self, what: str, agent: str, needs: bool = False) -> None:
-        """An agent is to join or leave. Who is what it wishes to be stays that; one that goes to and fro while a view
-        is made is in no more than so many of those that follow."""
+    def wish(self, what: str, agent: str, needs: bool = False, number: int = 0) -> None:
+        """An agent is to join or leave, by a message with this number. Who is what it wishes to be stays that; one that
+        goes to and fro while a view is made is in no more than so many of those that follow."""
+        if what == JOIN:
+            self.heard[agent] = number
         mine = [at for at, (_, other, _) in enumerate(self.wishes) if other == agent]
         if mine and self.wishes[mine[-1]][0] == what:
             if what == JOIN:
@@ -99,11 +107,17 @@ class Home:
         self._begin()
 
     def close(self) -> None:
-        """All are to leave."""
+        """All are to leave, and nobody joins who has asked so far."""
+        joined = self.change.joined if self.change is not None else []
+        self._refuse(agent for what, agent, _ in self.wishes if what == JOIN and agent not in joined)
         self.wishes = [(LEAVE, agent, False) for agent in self.members]
-        if self.change is not None:
-            self.wishes += [(LEAVE, agent, False) for agent in self.change.joined]
+        self.wishes += [(LEAVE, agent, False) for agent in joined]
         self._begin()
+
+    def _refuse(self, agents: Iterable[str]) -> None:
+        """These have asked to join, and do not."""
+        there = {*self.members, *self.refused}
+        self.refused += [agent for agent in dict.fromkeys(agents) if agent not in there]
 
     def restored(self, agent: str, number: int = 0) -> None:
         """A member has got its state as of a view. That of a former view does not count: it has left and joined again
@@ -193,6 +207,7 @@ class Home:
         gone = {*agents}
         if lost:
             self.wishes = [wish for wish in self.wishes if wish[1] not in gone]
+            self.refused = [agent for agent in self.refused if agent not in gone]
         if self.change is None and not gone.isdisjoint(self.members):
             self.needs = []
             self.change = Change(list(self.members), [])
@@ -204,6 +219,8 @@ class Home:
             change.lost += [agent for agent in self.members if agent in gone and agent not in change.lost]
         if out or not gone.isdisjoint(change.joined):
             change.out += out
+            if not lost:
+                self._refuse(agent for agent in change.joined if agent in gone)
             change.joined = [agent for agent in change.joined if agent not in gone]
             change.members = [agent for agent in change.members if agent not in gone]
             self._ask()
@@ -227,9 +244,21 @@ class Home:
                 del self.lacking[agent]
         self.since |= dict.fromkeys(lacking, self.number)
         self.since = {agent: number for agent, number in self.since.items() if agent in self.lacking}
-        view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut)
-        self.announce(view, [*(agent for agent in old if agent not in change.lost), *change.joined])
+        told = [agent for agent in old if agent not in change.lost]
+        told += [*change.joined, *(agent for agent in self.refused if agent not in change.joined)]
+        self.refused = []
+        view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut, self._vain(told))
+        self.announce(view, told)
         self._begin()
+
+    def _vain(self, told: list[str]) -> dict[str, int]:
+        """What has come to nothing of those that are told a view and are not in it."""
+        joins = {agent for what, agent, _ in self.wishes if what == JOIN}
+        self.heard = {agent: number for agent, number in self.heard.items() if agent in {*told, *joins}}
+        return {
+            agent: self.heard[agent] for agent in told
+            if agent in self.heard and agent not in self.members and agent not in joins
+        }  # fmt: skip
 
     def _idle(self) -> set[str]:
         """Who gives nothing any more."""
@@ -246,13 +275,16 @@ class Home:
 
     def values(self) -> list[Any]:
         change = self.change and self.change.values()
-        return [self.number, self.members, self.lacking, self.wishes, self.needs, change, self.since]
+        values = [self.number, self.members, self.lacking, self.wishes, self.needs, change, self.since]
+        return [*values, self.heard, self.refused]
 
     def load(self, values: list[Any]) -> None:
-        self.number, self.members, self.lacking, wishes, self.needs, change, *since = values[:7]
+        self.number, self.members, self.lacking, wishes, self.needs, change, *more = values[:9]
         self.wishes = [(what, agent, needs) for what, agent, needs in wishes]
         self.change = Change(*change) if change else None
-        self.since = since[0] if since else {}  # an older program has kept none
+        self.since = more[0] if more else {}  # an older program has kept none
+        if len(more) > 1:
+            self.heard, self.refused = more[1:]
 
     def check(self) -> None:
         assert self.change is None or self.change.waits, "1: a change waits for nobody"

@@ -16,6 +16,8 @@ class View:
     giver          the member that gives its state, as of the beginning of this view, to those that are
     lacking        one; who is the giver itself, or has none, begins without
     cut            casts of the view before, by member: so many of each are delivered in it, and no others
+    heard          of those that are told that they are not in it: the last message by which each has asked to join, if
+                   that has come to nothing
     """
 
     number: int
@@ -25,6 +27,7 @@ class View:
     giver: str = ""
     lacking: list[str] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
     of: Any = None  # what has brought it
 
 

@@ -1,0 +1,164 @@
+"""Groups that are removed and made again, and who has asked in vain to be a member."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from mombroker.agents.testing import Bus
+from mombroker.broker.session.service import Sessions
+from tests.agents.test_groups import THREE, Do, told
+from tests.fakes_groups import broken
+
+
+def test_a_group_that_is_removed_tells_all_and_may_be_made_anew():
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    told(bus, "x", "causal", "one")
+    assert bus.ask("remove_group", server="a", group="ledger")["members"] == ["a/x", "b/y", "c/z"]
+    bus.settle()
+    assert all(bus.state(each)["views"][-1] == [4, [], [], ["a/x", "b/y", "c/z"]] for each in "xyz")
+    assert bus.ask("groups", server="a")["groups"] == []
+    told(bus, "y", "join")
+    assert bus.state("y")["views"][-1] == [1, ["b/y"], ["b/y"], []]
+
+
+def test_a_group_that_is_made_again_has_none_of_its_former_numbers_of_views():
+    """What comes late and speaks of a former view 2 would be taken for a word on the new one's."""
+    bus = Bus(THREE)
+    numbers = list[int]()
+    for _ in range(3):
+        for each in "xyz":
+            told(bus, each, "join")
+        numbers += [number for number, members, *_ in bus.state("x")["views"] if members]
+        bus.ask("remove_group", server="a", group="ledger")
+        bus.settle()
+        assert bus.ask("groups", server="a")["groups"] == []
+        bus.kill("a")
+        bus.settle()
+    assert sorted({*numbers}) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    bus.check()
+
+
+@pytest.mark.parametrize("twice", ["join", "join leave join"])
+def test_a_group_that_is_made_again_elsewhere_hears_its_members(twice):
+    """Who had asked once more, in vain, takes the server of the former group for its home no longer."""
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    for each in "xz":
+        for what in twice.split():
+            bus.send(each, Do(what))
+    bus.ask("remove_group", server="a", group="ledger")
+    bus.settle()
+    for each in "yxz":
+        told(bus, each, "join")
+    for each in "xyz":
+        told(bus, each, "causal", f"by-{each}")
+    told(bus, "y", "leave")
+    assert {*bus.state("x")["views"][-1][1]} == {*bus.state("z")["views"][-1][1]} == {"a/x", "c/z"}
+    heard = [bus.state(each)["heard"] for each in "xz"]
+    assert heard[0][-3:] == heard[1][-3:] == ["by-x", "by-y", "by-z"]
+    bus.check()
+
+
+@pytest.mark.parametrize("control", ["", "former home"])
+def test_who_has_asked_the_former_home_is_a_member_of_the_group_that_was_made_again_elsewhere(control):
+    """What it has asked the former one for comes to nothing only when it is in already."""
+    with broken(control) if control else nullcontext():
+        bus = Bus(THREE)
+        told(bus, "y", "join")
+        bus.cut("b", "c")
+        bus.send("z", Do("join"), server="c")
+        bus.ask("remove_group", server="b", group="ledger")
+        bus.advance(1)
+        bus.send("x", Do("join"), server="a")
+        bus.advance(1)
+        bus.send("z", Do("join"), server="c")
+        bus.advance(1)
+        bus.heal("b", "c")
+        bus.settle()
+        for each in "zx":
+            bus.send(each, Do("causal", f"by-{each}"))
+        bus.send("x", Do("leave"))
+        bus.settle()
+        views = [view[:2] for view in bus.state("z")["views"]]
+        right = views == [[2, ["a/x", "c/z"]], [3, ["c/z"]]] and bus.state("x")["heard"] == ["by-z", "by-x"]
+        assert right is not bool(control)
+
+
+def test_who_has_asked_once_more_in_vain_is_no_member_of_what_is_gone():
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    told(bus, "z", "join")
+    bus.ask("remove_group", server="a", group="ledger")
+    bus.settle()
+    assert bus.state("z")["views"][-1] == [4, [], [], ["a/x", "b/y", "c/z"]]
+    assert bus.ask("move_agent", server="c", agent="z", to="b")
+    bus.check()
+
+
+@pytest.mark.parametrize("how", ["removed", "put out"])
+def test_who_asks_in_vain_while_a_view_is_made_is_told(how):
+    bus = Bus(THREE)
+    for each in "xy":
+        told(bus, each, "join")
+    bus.kill("b", down=float("inf"))
+    if how == "removed":
+        bus.send("x", Do("leave"), server="a")
+        bus.advance(1)
+    bus.send("z", Do("join"), server="c")
+    bus.advance(1)
+    if how == "removed":
+        bus.ask("remove_group", server="a", group="ledger")
+    else:
+        bus.ask("exclude_member", server="a", group="ledger", agent="c/z")
+    bus.start("b")
+    bus.settle()
+    seen = {"removed": [3, ["b/y"], [], ["a/x"]], "put out": [3, ["a/x", "b/y"], [], []]}[how]
+    assert bus.state("z")["views"] == [seen]
+    told(bus, "z", "join")
+    assert "c/z" in bus.state("z")["views"][-1][1]
+    bus.check()
+
+
+def test_who_has_given_up_more_often_waits_for_longer_whoever_else_joins_again():
+    bus = Bus(THREE)
+    bus.settle()
+    members: Any = bus._cluster.nodes["a"].server.clients.members
+    for group, tries in ("seldom", 0), ("often", 3):
+        mine = members.new(group, f"b/group:{group}", "a/x")
+        mine.again, mine.tries = True, tries
+        members.states.later(mine)
+    told(bus, "y", "join")
+    bus.advance(1)
+    assert [*members.of] == ["often"]  # the other one has asked, and is told that the group is gone
+    bus.advance(4)
+    assert [*members.of] == []
+
+
+def test_a_word_on_what_it_has_asked_before_it_asked_again_says_nothing_of_that(monkeypatch):
+    """The group is made again on its server between the two."""
+    asked, orphan = list[str](), Sessions.orphan
+    monkeypatch.setattr(Sessions, "orphan", lambda self, *args: [asked.append(args[1]), orphan(self, *args)][1])
+    bus = Bus(THREE)
+    told(bus, "y", "join")
+    bus.cut("a", "c")  # so c does not hear that it is gone
+    bus.ask("remove_group", server="b", group="ledger")
+    bus.advance(1)
+    bus.send("z", Do("join"), server="c")
+    for _ in range(1000):
+        if not asked:
+            bus.advance(0.0001)
+    bus.cut("b", "c")
+    bus.send("y", Do("join"), server="b")
+    bus.send("z", Do("join"), server="c")
+    bus.advance(1)
+    assert asked == ["b/group:ledger"] and bus.state("z")["views"] == []
+    for other in "ab":
+        bus.heal(other, "c")
+    bus.settle()
+    assert bus.state("z")["views"] == [[4, ["b/y", "c/z"], ["c/z"], []]]
+    bus.check()
