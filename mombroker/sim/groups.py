@@ -4,15 +4,19 @@ from nothing else."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 from typing import Any
 
+from mombroker.broker.groups.group import Group
+from mombroker.broker.session.service import Sessions
 from mombroker.core.causality import Event, check
 from mombroker.core.topology import AgentDecl
 from mombroker.sim.cluster import Cluster, Workload
 from mombroker.sim.lookouts import Lookouts
 from mombroker.sim.mischief import Trial
 from mombroker.sim.partners import NAMES, WATCH, Founder, Guard, Keen, Opener, Partner, Reader, ReadingGuard
+from mombroker.sim.removals import Removals
 from mombroker.sim.world import MS, SECOND
 
 
@@ -20,20 +24,25 @@ class Groups(Workload):
     """destinations   some of the messages go to a queue, or a topic
     guarded        some agents are told who is down
     strands        members that have just cast are cut off, and put out
+    removed        groups are removed meanwhile, and made anew
     """
 
     def __init__(
-        self, rng: Random, messages: int, destinations: bool = True, guarded: bool = False, strands: bool = False
+        self, rng: Random, messages: int, destinations: bool = True, guarded: bool = False, strands: bool = False,
+        removed: bool = False,
     ):  # fmt: skip
         self.strands = strands
         self.rng, self.messages, self.destinations = Random(rng.getrandbits(32)), messages, destinations
         self.lookouts = Lookouts(Random(self.rng.getrandbits(32))) if guarded else None
+        self.removals = Removals(Random(self.rng.getrandbits(32))) if removed else None
 
     def agents(self, servers: list[str], rng: Random) -> list[AgentDecl]:
         homes = [*servers[:5], *rng.choices(servers, k=2)]
         known = [f"{home}/p{n}" for n, home in enumerate(homes)]
         self.founder = f"{rng.choice(servers)}/founder"
         self.ids = [*known, self.founder]
+        if self.removals is not None:
+            self.removals.ids = self.ids
         self.opener = f"{self.founder.partition('/')[0]}/opener"
         cls = Keen if self.strands else Reader if self.destinations else Partner
         fields = {"known": known, "destinations": self.destinations}
@@ -58,6 +67,8 @@ class Groups(Workload):
             self._strand(cluster)
         if self.lookouts is not None:
             self.lookouts.settle(cluster, lambda: self.logs(cluster), not _has_lost(cluster))
+        if self.removals is not None:
+            self.removals.settle(cluster)
         for _ in range(5):  # an operator tries again
             cluster.world.run(cluster.world.now + SECOND)
             cluster.ask(self.opener.partition("/")[0], "send", args)
@@ -72,6 +83,9 @@ class Groups(Workload):
 
         for _ in range(rng.choice((0, 0, 2, 6))):
             cluster.world.after(int(rng.random() * span), self._exclude, cluster)
+
+        if self.removals is not None:
+            self.removals.begin(cluster, span)
 
     def _strand(self, cluster: Cluster) -> None:
         """Some neighbours get no more of a member. It casts, and is cut off from the others, too; while a view is made
@@ -120,6 +134,7 @@ class Groups(Workload):
         heard = sum(entry[0] == "d" and len(entry) > 2 for entry in entries)
         return {
             "views": len(views), "casts": len(casts), "casts_delivered": heard,
+            "removed": len({entry[4] for entry in entries if entry[0] == "v" and not entry[3]}),
             "casts_returned": sum(entry[0] == "n" for entry in entries),
             **{f"told_{what}": len({entry[4] for entry in entries if entry[0] == "w" and entry[2] == what})
                for what in ("down", "up")},
@@ -129,8 +144,8 @@ class Groups(Workload):
         logs = self.logs(cluster)
         ledgers = {id: cluster.state(id)["ledger"] for id in logs}
         lost = _has_lost(cluster)
-        wrong = [*synchrony(logs), *totals(logs), *causal(logs, lost), *alike(logs, ledgers), *left(cluster)]
-        wrong += alike_in_books(logs, cluster)
+        wrong = [*synchrony(logs, lost), *numbered(logs, lost), *totals(logs), *causal(logs, lost)]
+        wrong += [*alike(logs, ledgers), *alike_in_books(logs, cluster), *left(cluster), *believed(cluster)]
         if self.lookouts is not None:
             wrong += self.lookouts.faults(logs, lost)
         return [*wrong, *unheard(logs, lost), *returned(logs)]
@@ -156,7 +171,7 @@ def _stays(log: list[list[Any]], group: str) -> Iterator[tuple[str, list[str], l
         yield now
 
 
-def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
+def synchrony(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
     """All members of a view have the same casts in it, but for what its sender has got back, which those may have that
     were out with it; nobody else has any; and all know the same members, in the same order of views."""
     back = {entry[1] for log in logs.values() for entry in log if entry[0] == "n"}
@@ -183,7 +198,8 @@ def synchrony(logs: dict[str, list[list[Any]]]) -> Iterator[str]:
                     uid for uid in got
                     if uid not in unknown | vain[id] and (uid not in back or uid.partition("#")[0] != id)
                 )
-                for id, (_, got) in those.items() if id in members and not _lost_home(logs[id], group, view)
+                for id, (_, got) in those.items()
+                if id in members and not (lost and _lost_home(logs[id], group, view))
             }  # fmt: skip
             if len({*sets.values()}) > 1:
                 yield f"the members of view {view} of {group} have different casts: {_shown(sets)}"
@@ -224,6 +240,22 @@ def _was_in(
         if view in order and (at := order.index(view)) > 0 and numbers[order[at - 1]] + 1 == numbers[view]
     }  # fmt: skip
     return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in before)
+
+
+def numbered(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
+    """Views of one server have greater numbers than those before them, if the group was made again, too. A server in
+    the place of a lost one begins anew."""
+    for group in NAMES if not lost else ():
+        views: dict[str, dict[int, int]] = {}
+        for log in logs.values():
+            for entry in log:
+                if entry[0] == "v" and entry[1] == group and entry[3]:
+                    home, _, message = entry[4].partition("#")
+                    views.setdefault(home, {})[int(message)] = entry[2]
+        for home, those in views.items():
+            numbers = [number for _, number in sorted(those.items())]
+            if wrong := [later for number, later in pairwise(numbers) if later <= number]:
+                yield f"{home} has a view {wrong[0]} of {group} twice, or behind a later one"
 
 
 def _differ(orders: list[list[str]]) -> bool:
@@ -287,7 +319,8 @@ def causal(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
 
 
 def unheard(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
-    """A cast has come to somebody, unless its sender knows better, or a group was without members."""
+    """Whatever was sent has come to somebody, or its sender knows better. What is sent to a lost server goes with it,
+    and so does a cast in total order, or one of who was out by then."""
     known = {entry[1] for log in logs.values() for entry in log if entry[0] in "dn"}
     for id, log in logs.items():
         inside = set[str]()
@@ -297,6 +330,8 @@ def unheard(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
             elif kind == "s" and what not in known:
                 if more[0] == "direct" and not lost:
                     yield f"{what} is lost"
+                elif more[0] in ("cast", "total") and not lost:
+                    yield f"cast {what} is lost"
                 elif more[0] == "cast" and more[1] in inside and _is_in(log, what, more[1], id):
                     yield f"cast {what} is lost"
 
@@ -363,3 +398,21 @@ def left(cluster: Cluster) -> Iterator[str]:
         }
         if what := waiting - {"members", "void", "copies"}:
             yield f"{node.name} has left in its groups: {sorted(what)}"
+
+
+def believed(cluster: Cluster) -> Iterator[str]:
+    """At rest the home of each group and the servers of its members know the same, and nobody else is to be one."""
+    inside, known = set[str](), set[str]()
+    for node in cluster.nodes.values():
+        clients = node.server.clients
+        assert isinstance(clients, Sessions)
+        for mine in clients.members.all():
+            if mine.inside:
+                inside.add(f"{mine.agent} of view {mine.member.number} of {mine.home}")
+            else:
+                yield f"{mine.agent} is to be a member of {mine.home}, and nobody knows of it"
+        for each in clients.natives.agents.values():
+            if isinstance(each, Group):
+                known |= {f"{agent} of view {each.home.number} of {each.id}" for agent in each.home.members}
+    for what in sorted(inside ^ known):
+        yield f"its home does not know {what}" if what in inside else f"its server does not know {what}"

@@ -38,6 +38,14 @@ class Found:
     """Join all groups."""
 
 
+@notification(name="sim.bid")
+class Bid:
+    """In this group: join, leave, or cast, perhaps in total order."""
+
+    group: str
+    what: str
+
+
 @notification(name="sim.told")
 class Said:
     uid: str
@@ -100,6 +108,16 @@ class Partner(Witness):
             else:
                 self.put("/queue/work", uid)
             self.log.append(["s", uid, "topic" if topic else "queue"])
+
+    @reacts
+    def bidden(self, note: Bid) -> None:
+        self._saw()
+        if note.what == "join":
+            self.join(note.group)
+        elif note.what == "leave":
+            self.leave(note.group)
+        else:
+            self._cast(note.group, note.what == "total")
 
     def _cast(self, group: str, total: bool) -> None:
         uid = self._uid()

@@ -97,7 +97,10 @@ def cluster(
         program = HEIRS
     workload: Workload
     if groups:
-        workload = Groups(rng, rng.choice((50, 150, 300)), not losses, seed % 6 == 3, seed % 6 == 4 and not losses)
+        kind = seed % 6
+        workload = Groups(
+            rng, rng.choice((50, 150, 300)), not losses, kind == 3, kind == 4 and not losses, kind in (0, 2)
+        )  # fmt: skip
     elif program != AGENTS:
         workload = PROGRAMS[program](rng)
     else:
