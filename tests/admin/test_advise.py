@@ -447,8 +447,12 @@ def results(found, back=None):
     return found.gain, found.fit, rows, groups, verdict, [[row["packets_s"], row["delay_ms"]] for row in found.forecast]
 
 
-@pytest.mark.parametrize("shape, number", [("hierarchy", 0), ("multicast", 1), ("clients", 3)])
-@pytest.mark.parametrize("layout", ["flat", "bus"])
+@pytest.mark.parametrize("shape, number, layout", [
+    ("hierarchy", 0, "flat"), ("multicast", 1, "bus"), ("clients", 3, "flat"), *(
+        pytest.param(*case, marks=pytest.mark.long)
+        for case in (("hierarchy", 0, "bus"), ("multicast", 1, "flat"), ("clients", 3, "bus"))
+    )
+])  # fmt: skip
 def test_names_and_the_order_of_a_file_change_nothing(shape, number, layout):
     names, sends = shapes.workload(shape, number, 12)
     domains = layouts.LAYOUTS[layout](names)

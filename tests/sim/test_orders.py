@@ -11,6 +11,7 @@ def test_sequences_are_alike_if_they_are_parts_of_one():
 
 
 def test_topics_move_and_much_is_ordered():
-    results = [run(seed, program="orders") for seed in range(4)]
-    assert not [each.wrong for each in results if each.wrong]
-    assert sum(each.counts["ordered"] for each in results) > 200 and sum(each.counts["topic_moves"] for each in results)
+    """The seeds before this one are among those of all programs of clients."""
+    result = run(5, program="orders")
+    assert not result.wrong
+    assert result.counts["ordered"] > 200 and result.counts["topic_moves"]
