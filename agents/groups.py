@@ -15,9 +15,9 @@ ORDERS = ("causal", "total")
 
 @notification(name="mom.View")
 class View:
-    """A view of a group that you are in, or have just left: who its members are, the eldest first, and who has joined
-    and left since the view before. All members get the same views, and between two of them the same casts. Without
-    members the group is gone."""
+    """A view of a group that you are in, have just left, or have asked to join in vain: who its members are, the eldest
+    first, and who has joined and left since the view before. All members get the same views, and between two of them
+    the same casts. Without members the group is gone."""
 
     group: str
     number: int
