@@ -223,13 +223,13 @@ def test_the_options_are_checked():
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
 def test_it_conforms_while_the_token_moves(patience):
-    conform(Abcast, range(60), random.Random, options=lambda size: {"patience": patience, "holder": size - 1})
+    conform(Abcast, range(30), random.Random, options=lambda size: {"patience": patience, "holder": size - 1})
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("patience", [1, 2, 5])
 def test_it_conforms_on_many_schedules_while_the_token_moves(patience):
-    conform(Abcast, range(60, 2_000), random.Random, options=lambda size: {"patience": patience})
+    conform(Abcast, range(30, 2_000), random.Random, options=lambda size: {"patience": patience})
 
 
 def test_every_schedule_of_two_members_while_the_token_moves():

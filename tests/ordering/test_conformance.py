@@ -28,13 +28,13 @@ def kind(name: str, options: Options) -> dict[str, Any]:
 
 @every_case
 def test_a_back_end_is_safe_and_live(name, variant, options):
-    conform(backend(name), range(100), random.Random, **kind(name, options))
+    conform(backend(name), range(50), random.Random, **kind(name, options))
 
 
 @pytest.mark.long
 @every_case
 def test_a_back_end_is_safe_and_live_on_many_schedules(name, variant, options):
-    conform(backend(name), range(100, 2_000), random.Random, **kind(name, options))
+    conform(backend(name), range(50, 2_000), random.Random, **kind(name, options))
 
 
 @every_case

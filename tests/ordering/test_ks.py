@@ -211,12 +211,12 @@ def test_the_same_decisions_on_many_schedules():
 
 
 def test_bitmaps_are_safe_and_live():
-    conform(KS, range(100), random.Random, options=lambda size: {"encoding": "bitmap"})
+    conform(KS, range(50), random.Random, options=lambda size: {"encoding": "bitmap"})
 
 
 @pytest.mark.long
 def test_bitmaps_are_safe_and_live_on_many_schedules():
-    conform(KS, range(100, 2_000), random.Random, options=lambda size: {"encoding": "bitmap"})
+    conform(KS, range(50, 2_000), random.Random, options=lambda size: {"encoding": "bitmap"})
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

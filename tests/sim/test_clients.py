@@ -24,6 +24,9 @@ SEEDS = {
     "joins": 3,
     "revisions": 5,
     "moving-pulls": 5,
+    "moving-desks": 5,
+    "moving-sources": 5,
+    "protocols": 5,
     "moving-heirs": 5,
 }  # of the others, each about one promise, 8
 
