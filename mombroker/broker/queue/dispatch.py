@@ -20,6 +20,7 @@ from mombroker.broker.queue.work import GIVE, LOOK, MOVE, Work
 
 DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is larger
 RETURNING = "what lost sessions had is not back yet"
+RUN_BYTES = 64 << 10  # that are given in one piece: with more it ends
 CHECKED = 1_000  # messages of a lane that a check looks at
 
 
@@ -148,10 +149,23 @@ class Dispatcher:
         """Who would get all of so many new messages, of so many bytes together, at once; None: it may be several."""
         return None if self.pauses or self.messages.ready else self.consumers.taker(count, size)
 
-    def give_all(self, consumer: Consumer, items: list[QueuedMessage], size: int) -> None:
-        """Its `taker` gets new messages that are alike, and of no group; `run` sends them."""
+    def keeps(self) -> bool:
+        """Do all new messages that are of no group have to wait now, whatever they are?"""
+        consumers = self.consumers
+        return not consumers.consumers or bool(self.pauses or (self.messages.ready and not consumers.selective))
+
+    def enter_all(self, items: list[QueuedMessage], size: int, consumer: Consumer | None) -> None:
+        """New messages that are alike, and of no group, are given to their `taker`; without one all of them wait."""
+        if consumer is None:
+            self.messages.append_all(items)
+            if self.consumers.consumers:
+                self.turns.touched[self.queue] = None
+            return
         if not consumer.pending:
             self.turns.touched[self.queue] = None
+        self._give_all(consumer, items, size)
+
+    def _give_all(self, consumer: Consumer, items: list[QueuedMessage], size: int) -> None:
         self.messages.hand_over_all(items, consumer.key[0], size)
         consumer.credit -= len(items)
         consumer.room -= size
@@ -174,6 +188,8 @@ class Dispatcher:
             if message.expires and message.expires <= now:
                 messages.take(item)
                 self.dead_letters.take(item, EXPIRED)
+            elif message.alike and not (item.group or message.expires) and (consumer := consumers.taker(1, 1)):
+                self._give_run(consumer, item)
             elif consumer := consumers.choose(item, message):
                 messages.take(item)
                 self.give(consumer, item, message)
@@ -181,6 +197,17 @@ class Dispatcher:
             else:
                 self._search()
                 return
+
+    def _give_run(self, consumer: Consumer, first: QueuedMessage) -> None:
+        """Who alone takes what is ready gets the first message and those behind it that are alike, in one piece."""
+        messages, work = self.messages, self.work
+        most = min(consumer.credit, work.gives() + 1)
+        items = messages.lanes[first.lane].run(first, most, min(consumer.room, RUN_BYTES))
+        size = sum([item.size for item in items])
+        messages.take_all(items)
+        self._give_all(consumer, items, size)
+        work.spend(GIVE * (len(items) - 1), size - first.size)
+        work.moved += size
 
     def _dispatch(self, consumer: Consumer) -> None:
         pending, consumer.pending = consumer.pending, []

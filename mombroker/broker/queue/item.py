@@ -65,9 +65,31 @@ class QueuedMessage:
         ), message.body
 
 
+def alike(one: QueuedMessage, other: QueuedMessage) -> bool:
+    """Of two that are ready in a lane: do their rows, if they have any, differ in id and message alone, and their
+    messages as `Alike` says?"""
+    first, second = one.message, other.message
+    return (
+        first is not None and second is not None and first.alike is not None and first.alike is second.alike
+        and one.count == other.count and one.failures == other.failures and one.expiry_row == other.expiry_row
+        and one.stored == other.stored and one.place == other.place
+    )  # fmt: skip
+
+
+def item_rows(items: Sequence[QueuedMessage], queue: str, collection: str) -> Iterator[ItemRow]:
+    """As `row` of each. They are `alike`."""
+    for item, (head, body) in zip(items, _all_packed(items), strict=True):
+        yield _row(ItemRow, (item.id, queue, collection, 0, head, body))
+
+
 def held_rows(items: Sequence[QueuedMessage], queue: str) -> Iterator[HeldRow]:
-    """As `held_row` of each. They are alike (`Alike`), of one lane, and were given to the same holder for the same
-    time: what all heads begin and end with is made once."""
+    """As `held_row` of each. They are `alike`."""
+    for item, (head, body) in zip(items, _all_packed(items), strict=True):
+        yield _row(HeldRow, (item.id, queue, head, body))
+
+
+def _all_packed(items: Sequence[QueuedMessage]) -> Iterator[tuple[bytes, bytes]]:
+    """As `_packed` of each: what all heads begin and end with is made once."""
     message = items[0].message
     assert message is not None and message.alike is not None, "messages alike in memory"
     alike, one = message.alike, items[0]
@@ -82,7 +104,7 @@ def held_rows(items: Sequence[QueuedMessage], queue: str) -> Iterator[HeldRow]:
         head = start + pack(item.message_id) + end
         if alike.own:
             head += b"".join(alike.packed(message, message.form))
-        yield _row(HeldRow, (item.id, queue, head, message.body))
+        yield head, message.body
 
 
 # Of rows that are read together, by all that is behind id and lane: a message of such, or what several have in common.

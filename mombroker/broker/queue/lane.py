@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from mombroker.broker.queue.item import QueuedMessage, readable
+from mombroker.broker.queue.item import QueuedMessage, alike, readable
 from mombroker.core.transaction import Transaction
 
 PAGE, PAGE_LEAST, PAGE_BYTES = 256, 8, 1 << 20  # of messages read from disk at once
@@ -97,6 +97,35 @@ class Lane:
             self.pool.bytes -= item.size + OVERHEAD
         if item.id > self.cursor:
             self.taken[item.id] = self.tx.rows.number
+
+    def take_all(self, items: Sequence[QueuedMessage]) -> None:
+        """As `take` of each; they are in memory, in order."""
+        waiting, size, unstored = self.items, 0, 0
+        for item in items:
+            del waiting[item.id]
+            size += item.size + OVERHEAD
+            unstored += not item.stored
+        self.unstored -= unstored
+        self.bytes -= size
+        self.pool.bytes -= size
+        if items[-1].id > self.cursor:
+            number = self.tx.rows.number
+            self.taken.update((item.id, number) for item in items if item.id > self.cursor)
+
+    def run(self, first: QueuedMessage, most: int, size: int) -> list[QueuedMessage]:
+        """The first message, and what is behind it in memory and alike: at most so many, and with less than so many
+        bytes before the last of them."""
+        ids, items, found = self.ids, self.items, [first]
+        size -= first.size
+        for at in range(self.start + 1, min(self.start + most, len(ids))):
+            item = items.get(ids[at])
+            if item is None:
+                continue
+            if size <= 0 or (self.rest and item.id > self.cursor) or not alike(first, item):
+                break
+            found.append(item)
+            size -= item.size
+        return found
 
     def first(self) -> QueuedMessage | None:
         """The first message; None if there is none, or it is not durable yet and thus cannot be read."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.queue.consumers import Consumers
-from mombroker.broker.queue.item import HELD, WAITING, QueuedMessage, held_rows, item_of, readable
+from mombroker.broker.queue.item import HELD, WAITING, QueuedMessage, held_rows, item_of, item_rows, readable
 from mombroker.broker.queue.lane import Lane, Pool
 from mombroker.broker.queue.schedule import DELAYED, Schedule
 from mombroker.broker.queue.settings import Settings
@@ -107,6 +107,28 @@ class QueueMessages:
         self.ready += 1
         self._write(item, lane)
 
+    def append_all(self, items: Sequence[QueuedMessage]) -> None:
+        """As `append` of each; they are alike."""
+        lane = self.lane(items[0].lane)
+        for item in items:
+            lane.append(item)
+        self.ready += len(items)
+        if not items[-1].stored:  # nor is any other: one that only the disk has is followed by such
+            return
+        stored = items if items[0].stored else [item for item in items if item.stored]
+        rows, size = self.tx.rows, 0
+        for item, row in zip(stored, item_rows(stored, self.queue.id, lane.name), strict=True):
+            item.place = WAITING
+            rows.items[item.id] = row
+            size += item.size
+        rows.bytes += size
+        self.queue.change()
+
+    def take_all(self, items: Sequence[QueuedMessage]) -> None:
+        """As `take` of each; they are alike, in memory, and not to be purged."""
+        self.lanes[items[0].lane].take_all(items)
+        self.ready -= len(items)
+
     def take(self, item: QueuedMessage) -> None:
         """It is not ready any more."""
         self.lanes[item.lane].take(item)
@@ -131,16 +153,22 @@ class QueueMessages:
         self._write_held(item)
 
     def hand_over_all(self, items: Sequence[QueuedMessage], session: str, size: int) -> None:
-        """A consumer of this session has all of these, which are new, alike, and of so many bytes together."""
-        held = self.unacked.setdefault(session, {})
+        """A consumer of this session has all of these, which are alike, and of so many bytes together; they have rows
+        of waiting ones, or none."""
+        held, count = self.unacked.setdefault(session, {}), items[0].count + 1
         for item in items:
-            item.count, item.holder = 1, session
+            item.count, item.holder = count, session
             held[item.id] = item
         self.unacked_bytes += size
         if not items[0].stored:
             return
-        self.held += size
         rows, queue = self.tx.rows, self.queue.id
+        if items[0].place == WAITING:
+            for item in items:
+                self._erase(item)
+        self.held += size
+        if self.bytes < self.unstored + self.held:
+            self._put_right()
         rows.bytes += size
         put = rows.held
         for item, row in zip(items, held_rows(items, queue), strict=True):

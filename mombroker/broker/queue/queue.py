@@ -239,8 +239,11 @@ class Queue(Native):
             return False
         sizes = [message.size for message in messages]
         size = sum(sizes)
-        consumer = self.dispatcher.taker(len(sizes), size)
-        if consumer is None or (ids := self.natives.run_now(source, self, ClientMessage.wire, sizes)) is None:
+        dispatcher = self.dispatcher
+        consumer = dispatcher.taker(len(sizes), size)
+        if consumer is None and not dispatcher.keeps():
+            return False
+        if (ids := self.natives.run_now(source, self, ClientMessage.wire, sizes)) is None:
             return False
         lane = 9 - first.priority if self.one_lane is None else self.one_lane
         each, origin, items = iter(ids), self.tx.name, list[QueuedMessage]()
@@ -249,12 +252,11 @@ class Queue(Native):
             item = QueuedMessage(id, lane, message.message or f"{origin}#{number}", message)
             item.stored = stored
             items.append(item)
-        held = self.messages
-        held.count += len(items)
-        held.bytes += size
-        if not stored:
-            held.unstored += size
-        self.dispatcher.give_all(consumer, items, size)
+        there = self.messages
+        there.count += len(items)
+        there.bytes += size
+        dispatcher.enter_all(items, size, consumer)
+        there.unstored += sum([item.size for item in items if not item.stored])
         return True
 
     def producer_of(self, message: ClientMessage) -> str:

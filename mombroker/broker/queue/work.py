@@ -39,6 +39,10 @@ class Work:
         """How many messages, when they have been looked at, have used up what is left of the share."""
         return max(1, -(-(self.queue.turns.work - self.until) // LOOK))
 
+    def gives(self) -> int:
+        """How many short messages, when they have been given, have used up what is left of the share."""
+        return max(0, self.queue.turns.work - self.until)
+
     def spent(self) -> bool:
         """Has the share been used up? Then the queue goes on when others had their turn."""
         turns = self.queue.turns
