@@ -107,8 +107,10 @@ class Lookouts:
             heard = [told[agent] for agent in word.heard if agent in told]
             if any(_said(those, server) == word.what and those[server][1] for those in heard):
                 yield f"{shown} twice"
-            # Who was never told that it is down need not be told that it is up.
+            # Who was never told that it is down need not be told that it is up: it may have come up in silence.
             late = {agent for agent, those in told.items() if (_said(those, server) == "down") is (word.what == "down")}
+            if word.what == "up":
+                late |= {agent for agent, those in told.items() if not those.get(server, ("", 0))[1]}
             for those in (last, *heard):
                 those[server] = word.what, number
             if lost:
