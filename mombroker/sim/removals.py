@@ -58,6 +58,8 @@ class Removals:
         """One that is no member asks, and its home does not hear of it until later."""
         network, step = cluster.network, _step(cluster)
         for home, node in cluster.nodes.items():
+            if not node.epoch:  # it has never been up
+                continue
             found = node.server.natives.agents.get(f"{home}/group:{group}")
             if isinstance(found, Group):
                 members = {home_of(agent) for agent in found.home.members}

@@ -165,7 +165,7 @@ def run(
     for more in (made.relayouts, made.replicas, made.losses):
         if more is not None:
             result.counts |= more.counts()
-    if isinstance(made.workload, Travels | Groups):
+    if isinstance(made.workload, Travels | Groups) and not result.wrong:  # else some of its agents may not be there
         result.counts |= made.workload.counts(made)
     if isinstance(made.workload, Clients):
         result.counts |= made.workload.counts()
