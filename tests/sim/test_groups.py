@@ -14,7 +14,10 @@ SHOWN = {
     "held back": (22, 4, 21), "told again": (9,), "one is told": (9,), "no return": (9,), "told late": (21,),
     "told while down": (9,), "former home": (0, 2),
 }  # fmt: skip
-LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096)]
+LONG = [
+    pytest.param(seed, marks=pytest.mark.long)
+    for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096)
+]
 
 
 @pytest.mark.parametrize("seed", [*range(1, 7), 80215, 80313, *LONG])
