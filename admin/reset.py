@@ -24,8 +24,9 @@ from mombroker.core.changes import Kind, difference, told
 from mombroker.core.errors import MomError, PeerError, PeerRefused
 from mombroker.core.events import LinkFrames, LinkUp
 from mombroker.core.identity import identity
+from mombroker.core.lost import successor
 from mombroker.core.message import Message, decode
-from mombroker.core.meta import CHANGE, DIGEST, EPOCH, FORMER, NEXT, NOW, ORDER, OWN, PLAN, RESET
+from mombroker.core.meta import CHANGE, DIGEST, EPOCH, FORMER, NOW, ORDER, OWN, PLAN
 from mombroker.core.reaction import Program
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import RoutingTable, Topology
@@ -98,7 +99,7 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
         domain: 1 + max((int(meta.get(EPOCH + domain, 0)) for meta in metas.values()), default=0)
         for domain in report.domains
     }
-    fresh = Batch(meta={RESET: now, NEXT: now // 1000, NOW: now})  # ids of the lost store are not given again
+    fresh = Batch(meta={**successor(now), NOW: now})
     fresh.meta |= {EPOCH + domain: epoch for domain, epoch in epochs.items()}
     fresh.meta |= leaving.tables(metas)
     for meta in metas.values():

@@ -65,7 +65,7 @@ WAITING = _key("waiting", "core/newcomers.py", "1", "it is new, and has not been
 DEPARTING = _key("departing:", "core/departures.py", "ID: JSON", "an agent that moves to another server: how far it is")
 ARRIVING = _key("arriving:", "core/arrivals.py", "ID: JSON", "an agent that moves here: whence, and what has come")
 DRAINING = _key("draining", "broker/verbs/drain.py", "text", "what would be new here is made on this server")
-VIEWS = _key("views", "broker/groups/group.py", "number", "the greatest of a view of the groups that were removed here")
+VIEWS = _key("views", "broker/groups/group.py", "number", "views of groups that begin here have greater ones")
 
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)

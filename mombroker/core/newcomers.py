@@ -12,9 +12,10 @@ from mombroker.core import revision
 from mombroker.core.changes import Attachment
 from mombroker.core.errors import MomError, UnknownNotification
 from mombroker.core.ids import home_of
+from mombroker.core.lost import successor
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.message_types import MessageTypes
-from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, NEXT, RESET, REVISION, TOPOLOGY, WAITING
+from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, REVISION, TOPOLOGY, WAITING
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import Transaction
 from mombroker.core.truth import EPOCH_BITS
@@ -249,8 +250,7 @@ def rows(server: str, invitation: Mapping[str, Any]) -> tuple[Topology, dict[str
     found[f"{HISTORY}{number}"] = json.dumps([0, revision.digest_of(text), [f"+ server {server}"]])
     found |= {f"{EPOCH}{domain.name}": first for domain in topology.domains_of(server)}
     if epoch:
-        now = int(invitation["now"])
-        found |= {RESET: now, NEXT: now // 1000}  # ids of the lost store are not given again
+        found |= successor(int(invitation["now"]))
     for name, (at, sponsor) in attached.items():
         if name in topology.servers:
             found[f"{ATTACHED}{name}"] = json.dumps([at, sponsor, old if name == server else []])

@@ -6,7 +6,7 @@ import pytest
 
 from mombroker.admin.reset import adopt, plan
 from mombroker.core.errors import MomError, PeerRefused
-from mombroker.core.meta import CHANGE, MARK, PLAN
+from mombroker.core.meta import CHANGE, MARK, NEXT, PLAN, VIEWS
 from mombroker.core.revision import history, in_force, text_of
 from mombroker.core.status import why
 from mombroker.core.topology import Topology
@@ -70,6 +70,14 @@ def test_a_router_that_lost_its_store_returns_and_causal_order_goes_on():
     news = b.fields("a/source")["news"]
     assert sum("ReactionFailed" in line and "started anew" in line for line in news) == 2
     assert not [wait for server in b.servers.values() for wait in why(server)]
+
+
+def test_neither_ids_nor_views_of_the_lost_store_are_numbered_again():
+    """What comes late from a view of a group there would be taken for a word of the new one's."""
+    b = bus()
+    reset_bus(b, "r")
+    meta = b.stores["r"].meta()
+    assert meta[VIEWS] == b.now // 1000 <= meta[NEXT]
 
 
 def test_what_is_held_for_a_lost_leaf_becomes_dead_letters():

@@ -77,7 +77,7 @@ class Group(Native):
             self._changed()
 
     def _last_view(self) -> int:
-        """Of all groups that were removed from this server, the greatest number of a view."""
+        """The greatest number of a view that groups removed from here, or lost with a former store, can have had."""
         return int(self.tx.written("meta", VIEWS) or 0)
 
     def repeated(self, source: str) -> bool:
