@@ -86,6 +86,9 @@ def remove(file: Path, yes: bool, member: str | None, group: str, output: str, c
     and nobody has comes back to it as NotDelivered. Exit code 6 if there is no such group; 5 if some server does not
     answer, which may have it, and no other has.
 
+    Whoever casts to a group that is gone waits, with all that is sent to it, until somebody makes one of that name by
+    joining it.
+
     \b
     Example:
       mom group remove ledger --yes

@@ -225,6 +225,8 @@ class Reaction:
     def join(self, group: str, needs: bool, patience: int = 0, told: bool = False) -> None:
         """Be a member of a group, which is made if need be; others wait for `patience` ns when it is down, 0 = for
         ever. Raises UnknownName, MomError."""
+        if patience < 0:
+            raise MomError("others wait for a member that is down for 0 seconds (for ever) or more, not for less")
         self.groups.may_join(self.agent)
         self.ops.append((JOIN, (group, self.groups.home(group, True), needs, patience, told)))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from mombroker.core.batch import ROWS_BY_KEY, ItemRow
 from mombroker.core.transaction import Transaction
 
-LAST = "\U0010ffff"
+FIRST, LAST = "\0", "\U0010ffff"
 
 
 class Change(NamedTuple):
@@ -52,14 +52,14 @@ class Table:
         self.undo: list[tuple[str, Change | None, int]] = []  # key, former change, by how much the size changed
 
     def __len__(self) -> int:
+        """A commit that lands between two reads changes the rows of `fresh` alone: what is between these is counted."""
         if self.size is None:
-            stored = self.tx.reader.range_count(self.agent, self.prefix, self.prefix + LAST)
-            self.size = stored + sum(self._counts(key, change) for key, change in self.fresh.items())
+            size, low = sum([change.row is not None for change in self.fresh.values()]), ""
+            for key in (*sorted(self.fresh), LAST):
+                size += self.tx.reader.range_count(self.agent, self.prefix + low, self.prefix + key)
+                low = key + FIRST
+            self.size = size
         return self.size
-
-    def _counts(self, key: str, change: Change) -> int:
-        """By how much a change makes it longer than what is stored."""
-        return (change.row is not None) - (self._stored(key) is not None)
 
     def get(self, key: str) -> ItemRow | None:
         change = self.fresh.get(key)

@@ -6,6 +6,7 @@ import pytest
 
 from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
+from mombroker.core.errors import MomError
 from mombroker.core.groups.home import MOST_WISHES, Home
 from tests.fakes_groups import broken
 
@@ -322,6 +323,30 @@ class Guard(Member):
     @reacts
     def up(self, note: MemberUp) -> None:
         self.told.append(["up", note.members])
+
+
+class Hasty(Agent):
+    """Asks with a patience that nobody can have."""
+
+    said: list[str] = []  # noqa: RUF012
+
+    @reacts
+    def do(self, note: Do) -> None:
+        for patience in (-1, -0.001, float("nan")):
+            try:
+                self.join("ledger", patience=patience)
+            except (MomError, ValueError) as error:
+                self.said.append(type(error).__name__)
+        self.send("x", Said("after"))
+
+
+def test_a_patience_of_less_than_none_is_refused_where_it_is_asked_for():
+    """The home would refuse the packet, with all that is behind it, for ever."""
+    bus = Bus({"a/x": Member, "b/h": Hasty})
+    told(bus, "x", "join")
+    told(bus, "h", "")
+    assert bus.state("h")["said"] == ["MomError", "MomError", "ValueError"]
+    assert bus.state("x")["heard"] == ["after"]
 
 
 def test_members_are_told_who_is_down_and_up_again_without_a_view():

@@ -204,6 +204,36 @@ def test_a_row_that_was_read_is_put_without_another_look_at_the_store(monkeypatc
     assert [row.body for _, row in world.table.range("", "t", 9)] == [b"2", b"4"]
 
 
+@pytest.mark.parametrize("look", range(4))
+def test_a_commit_that_lands_while_rows_are_counted_changes_no_count(monkeypatch, look):
+    """It is made by another thread."""
+    world = World()
+    for key in ("sa", "sb", "sc"):
+        world.table.put(key, b"1")
+    world.table.accept(), world.close(), world.write(), world.done()
+    world.table.put("sd", b"2"), world.table.put("se", b"2"), world.table.remove("sb"), world.table.accept()
+    world.close()
+    looks = iter(range(9))
+
+    def lands(name: str):
+        read = getattr(world.store, name)
+
+        def reads(*arguments):
+            found = read(*arguments)
+            if next(looks) == look:
+                world.write()
+            return found
+
+        return reads
+
+    for name in ("range_count", "items"):
+        monkeypatch.setattr(world.store, name, lands(name))
+    assert len(world.table) == 4
+    assert next(looks) > look
+    world.done()
+    assert len(world.table) == 4
+
+
 def test_what_stands_in_the_place_of_a_damaged_row_gets_another_one():
     """It is found out, and set aside, when the new row is not durable yet."""
     world = World()
