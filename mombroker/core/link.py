@@ -138,7 +138,7 @@ class Link:
         self.last_seen = 0
         self.duplicates = 0
         self.dialled = False
-        self.most = 0  # the last sequence that was put on a connection of this process
+        self.most = 0  # the last sequence that can have been put on a connection before this one
         self.awaited = False  # what is held waits for what this peer sends next
         self.unheld = False  # what is held stops nobody: it may wait for what is lost
         self.broken = ""  # why nothing more can be sent: the next packet is damaged in the store
@@ -334,7 +334,8 @@ class Link:
         return max(self.most, self.next - 1) if self.alone is None else self.alone
 
     def up(self, conn: int, hello: Hello) -> None:
-        self.conn, self.most = conn, max(self.most, self.next - 1)
+        # What the peer has not written yet it may be about to write.
+        self.conn, self.most = conn, max(self.most, self.next - 1, self.alone or 0)
         self.dialled = False
         self.window.clear()
         self.window_bytes = 0

@@ -75,6 +75,20 @@ def test_stored_packets_are_resent_byte_for_byte_and_duplicates_dropped():
     assert other.duplicates == 3
 
 
+def test_what_a_former_process_may_have_sent_may_be_had_though_the_peer_has_not_written_it_yet():
+    """If the peer is lost then, whether that was delivered is unknown."""
+    b = bus()
+    tell(b, "met")
+    b.cut("a", "b")
+    for text in "xy":
+        tell(b, text)
+    b.crash("a")
+    b.boot("a")
+    assert link(b, "a", "b").seen() == 3
+    b.join("a", "b")
+    assert (link(b, "a", "b").conn > 0, link(b, "a", "b").next, link(b, "a", "b").seen()) == (True, 2, 3)
+
+
 def test_a_gap_closes_the_link_and_changes_nothing():
     b = bus()
     tell(b, "one")
