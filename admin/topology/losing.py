@@ -76,7 +76,7 @@ def plan(asker: Asker, lost: list[str]) -> Plan:
                 raise MomError(
                     f"no server of domain {domain.name} answers: start {listed(set(domain.members) - set(lost))}"
                 )
-    return _plan(lost, {domain: members for domain, members in left.items() if members}, seen)
+    return _plan(topology, lost, {domain: members for domain, members in left.items() if members}, seen)
 
 
 def end_change(asker: Asker, lost: list[str], patience: float = PATIENCE_S) -> None:
@@ -128,16 +128,25 @@ def _coordinator(asker: Asker) -> str:
     return asker.topology.registry or next(iter(asker.topology.servers))
 
 
-def _plan(lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str, Any]]) -> Plan:
+def _plan(
+    topology: Topology, lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str, Any]]
+) -> Plan:  # fmt: skip
+    """What was begun goes on, under its epoch. Not where a domain has that and does not know of the loss: all members
+    of it were lost, and another one has begun there; or more servers are lost than before."""
     epochs = {domain: max(seen[member]["epochs"][domain] for member in members) for domain, members in left.items()}
-    begun = [
-        found["lost"][name]["epoch"] for found in seen.values() for name in lost
-        if name in found["lost"] and (found["lost"][name]["free"] or not found["lost"][name]["behind"])
-    ]  # fmt: skip
-    if not begun:
-        return Plan(1 + max(epochs.values()), left)
-    epoch = max(begun)
-    return Plan(epoch, left, [domain for domain, now in epochs.items() if now >= epoch])
+    begun = dict[str, int]()
+    for name in lost:
+        rows = [found["lost"][name] for found in seen.values() if name in found["lost"]]
+        if under := [row["epoch"] for row in rows if row["free"] or not row["behind"]]:
+            begun[name] = max(under)
+    epoch = max(begun.values(), default=0)
+    done = [domain for domain, now in epochs.items() if now >= epoch]
+    for domain in done:
+        known = [seen[member]["lost"] for member in left[domain]]
+        for name in [name for name in lost if name in topology.domains[domain].members]:
+            if name not in begun or not any(name in rows and rows[name]["epoch"] >= begun[name] for rows in known):
+                return Plan(1 + max(epochs.values()), left)
+    return Plan(epoch, left, done)
 
 
 def _answers(topology: Topology, name: str) -> bool:
@@ -183,8 +192,8 @@ def carry_out(asker: Asker, made: Plan, lost: list[str], patience: float = PATIE
 
 
 def _waits(asker: Asker, made: Plan, lost: list[str]) -> list[str]:
-    """What is still to happen, a phrase each."""
-    waits, decided = [], set[str]()
+    """What is still to happen, a phrase each. Raises MomError for what does not happen by itself."""
+    waits, decided, free = [], set[str](), set[str]()
     for domain, members in made.left.items():
         for member in members:
             try:
@@ -193,10 +202,19 @@ def _waits(asker: Asker, made: Plan, lost: list[str]) -> list[str]:
                 waits.append(str(error))
                 continue
             decided |= {name for name in lost if found["lost"].get(name, {}).get("behind")}
+            free |= {name for name in lost if found["lost"].get(name, {}).get("free")}
             if found["epochs"][domain] < made.epoch:
                 rows = [row["waits_for"] for row in found["under_way"] if row["domain"] == domain and row["waits_for"]]
                 waits.append(f"{member} waits for {listed(rows[0]) if rows else 'the others'}")
     if missing := set(lost) - decided:
+        empty = [{*domain.members} for domain in asker.topology.domains.values() if {*domain.members} <= {*lost}]
+        between = sorted(name for those in empty if those & missing for name in those & free)
+        if between and not waits:
+            near, far = between[0], " ".join(sorted(missing))
+            raise MomError(
+                f"nobody can tell the registry that {listed(sorted(missing))} is lost before another server is in the "
+                f"place of {near}: run `mom server start {near}`, then `mom server lost {far}`"
+            )
         waits.append(f"the registry has not decided yet that {listed(sorted(missing))} is lost")
     return waits
 

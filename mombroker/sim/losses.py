@@ -46,6 +46,7 @@ class Losses:
     """ghosts    servers whose disks are gone
     dead      the last ones that were lost together, and `epoch`, that their domains begin under
     waiting   lost servers in whose place nobody has begun
+    behind    those that can be declared lost only by another lost one's successor, under the next epoch in all domains
     removes   nobody is to begin in their places, where that can be; and so many were `taken_out`
     carried_out, given_up   changes that the lost ones held up
     rather    says who dies rather than others, as soon as there is somebody
@@ -58,6 +59,7 @@ class Losses:
         self.dead: list[str] = []
         self.epoch = 0
         self.waiting: list[str] = []
+        self.behind: set[str] = set()
         self.late: set[str] = set()  # of these, those whose place is free for a while
         self._then: list[tuple[MessageId, str]] = []  # what they had when they died first
         self.removes = False
@@ -144,6 +146,7 @@ class Losses:
             (self._epoch(name, domain) for name in known for dead in self.dead for domain in self._domains(dead)),
             default=0,
         )
+        self.behind = set()
         self._declare()
 
     def _domains(self, server: str) -> list[str]:
@@ -160,11 +163,12 @@ class Losses:
             left = [name for name in domain.members if name not in self.dead]
             if lost and not left:  # whoever comes first has lost the others
                 done = done and not self._orphaned(domain.name, lost)
-            if lost and any(self._epoch(name, domain.name) < self.epoch for name in left):
+            epoch = self.epoch + (not self.behind.isdisjoint(lost))
+            if lost and any(self._epoch(name, domain.name) < epoch for name in left):
                 done = False
                 up = [name for name in left if nodes[name].up and not nodes[name].stopping]
                 if up and self.rng.random() < 0.5:
-                    args = {"domain": domain.name, "servers": lost, "epoch": self.epoch}
+                    args = {"domain": domain.name, "servers": lost, "epoch": epoch}
                     self.around.ask(self.rng.choice(up), "lose", args)
         if self.changing and self._held_up():
             self._work(self._in_change())  # the operator asks for all of it again
@@ -210,6 +214,8 @@ class Losses:
         if here and missing:
             known = self.around.nodes[here[0]].server.lost
             missing = [name for name in missing if known.fenced(name) <= self.epoch or not known.decided(name)]
+        if here:
+            self.behind |= {*missing}
         if here and missing and self.around.nodes[here[0]].up:
             args = {"domain": domain, "servers": missing, "epoch": self.epoch + 1}
             self.around.ask(here[0], "lose", args)

@@ -1,0 +1,77 @@
+"""Servers that are all members of a domain are lost together, and other ones take their places, by hand."""
+
+from typing import Any
+
+import pytest
+
+from mombroker.admin.topology import losing
+from mombroker.core.errors import MomError
+from tests.core.bus import Bus, everyone_hears
+from tests.core.test_losses import made, replace_store
+
+
+class Asker(losing.Asker):
+    """Asks the servers of a bus without processes."""
+
+    def __init__(self, bus: Bus):
+        super().__init__(bus.topology)
+        self.bus = bus
+
+    def ask(self, server: str, verb: str, **args: Any) -> dict[str, Any]:
+        if server not in self.bus.servers:
+            raise MomError(f"{server} does not answer")
+        answer = self.bus.ask(server, verb, **args)
+        if not isinstance(answer, dict):
+            raise MomError(str(answer))
+        return answer
+
+
+@pytest.fixture
+def bus(monkeypatch):
+    """The registry is a; d and e reach it over c and b, which alone are in y."""
+    bus = Bus(made({"x": "ab", "y": "bc", "z": "cde"}))
+    monkeypatch.setattr(losing, "_answers", lambda topology, name: name in bus.servers)
+    bus.pump()
+    everyone_hears(bus, "before")
+    return bus
+
+
+def lost(bus, *names):
+    """What `mom server lost` does: where, and under which epoch."""
+    asker = Asker(bus)
+    plan = losing.plan(asker, list(names))
+    begun = {domain: plan.epoch for domain in plan.left if domain not in plan.done}
+    losing.carry_out(asker, plan, list(names), patience=0)
+    return begun
+
+
+def without_b_and_c(bus):
+    bus.crash("b")
+    bus.crash("c")
+    with pytest.raises(MomError, match="place of b: run `mom server start b`, then `mom server lost c`$"):
+        lost(bus, "b", "c")
+    return bus.servers["d"].lost.known["c"]
+
+
+def test_two_routers_that_are_alone_in_a_domain_are_lost_one_behind_the_other(bus):
+    """1. a loses b in x, and d and e lose c in z, under epoch 1; nobody can tell the registry of c.
+    2. Another b begins behind a, under epoch 1 in y as well, and does not know that c is lost.
+    3. b loses c in y under epoch 2, and so do d and e in z: where c begins anew it has one epoch."""
+    assert without_b_and_c(bus) == (1, "")
+    replace_store(bus, "b", "a", joins="a")
+    assert lost(bus, "c") == {"y": 2, "z": 2}
+    assert bus.servers["a"].lost.known["c"] == (2, "b")
+    assert lost(bus, "c") == {}, "it is done"
+    replace_store(bus, "c", "b")
+    assert {server.lost.known["c"] for server in bus.servers.values()} == {(2, "b")}
+    everyone_hears(bus, "after")
+
+
+def test_a_loss_of_one_more_begins_anew_where_the_first_one_is_over(bus):
+    bus.crash("e")
+    assert lost(bus, "e") == {"z": 1}
+    bus.crash("d")
+    assert lost(bus, "e", "d") == {"z": 2}
+    for name in "de":
+        replace_store(bus, name, "c")
+    everyone_hears(bus, "after")
