@@ -70,6 +70,8 @@ VIEWS = _key("views", "broker/groups/group.py", "number", "views of groups that 
 # Tables.
 NAME = _key("name:", "core/names.py", "NAME: id", "the agent of a name", True)
 OTHER = _key("other:", "core/names.py", "NAME: id", "the one at its other home, while a queue moves", True)
+MADE = _key("made:", "core/names.py", "NAME: number", "at the registry: the message by which its agent is made")
+HEARD = _key("heard", "core/names.py", "number", "of the registry's last word on a name that is this server's")
 HOME = _key(
     "home:", "core/homes.py", "ID: server", "where an agent lives that has moved from the server of its id", True
 )

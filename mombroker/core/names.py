@@ -11,7 +11,7 @@ from mombroker.core.errors import MomError, NoRoute, UnknownName, UnknownNotific
 from mombroker.core.homes import Homes
 from mombroker.core.ids import AGENT_NAME, ID_CHARS, OURS, check_address, declared_id, home_of, is_id
 from mombroker.core.message import Message, new_message
-from mombroker.core.meta import DRAINING, NAME, OTHER
+from mombroker.core.meta import DRAINING, HEARD, MADE, NAME, OTHER
 from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.topology import AgentDecl
 
@@ -44,10 +44,14 @@ class Names(Replicated):
     """A name never changes its id unless it was forgotten in between, or its agent has moved to another server.
 
     1. While its agent has two homes, since it moves, all know both: if one of these is lost, the name means the other.
+    2. A home that says that nobody is there says what it has heard. The registry goes by that unless it has had an
+       agent of the name made there since.
 
     others      name -> the id at its other home
+    made        at the registry: name -> the number of the message by which its agent is made
     homes       where agents live that have moved, but kept their ids
     wanted      names that the broker here has asked for
+    heard       the number of the registry's last word on a name of ours; 0: there was none
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
     is_here     does an agent live here, or is it on its way here?
@@ -65,8 +69,10 @@ class Names(Replicated):
         self.distance, self.homes = distance, homes
         self.known = self.rows()
         self.others = {key.removeprefix(OTHER): str(id) for key, id in self.tx.reader.meta(OTHER).items()}
+        self.made = {key.removeprefix(MADE): int(number) for key, number in self.tx.reader.meta(MADE).items()}
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
+        self.heard = int(self.tx.reader.meta(HEARD).get(HEARD, 0))
         self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
         self.is_here: Callable[[str], bool]
         self.on_known: Callable[[str], None]
@@ -75,7 +81,7 @@ class Names(Replicated):
         self.on_pair: Callable[[str], None]
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
-        self.define(FORGET, self._read_forgotten, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
+        self.define(FORGET, _read_given_up, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
         self.define(MOVE, self._read_asked, self._agree, MOVED, self._read_move, self._moved)
         self.define(PAIR, self._read_asked, self._agree, PAIRED, self._read_move, self._paired)
         self.define(UNPAIR, self._read_forgotten, self._let_part, UNPAIRED, self._read_forgotten, self._unpaired)
@@ -198,6 +204,7 @@ class Names(Replicated):
         self._unpaired(name, other)
         self.known[name] = other
         self.keep(name, other)
+        self._made(name, 0)
         self.on_move(name, id, other, False)
         self._unmade(name, other)
         return True
@@ -223,16 +230,20 @@ class Names(Replicated):
     def _unmade(self, name: str, id: str) -> None:
         """Nobody has the name of an agent that was to live here, and does not."""
         if self._is_nobody(name, id):
-            self.forget(name, id)
+            self._give_up(name, id)
 
     def forget(self, name: str, id: str) -> None:
         """The agent of this name is gone for good."""
         self.ask(FORGET, f"{name}\n{id}".encode())
 
+    def _give_up(self, name: str, id: str) -> None:
+        """Nobody is there of this name, which is ours, by what we have heard: one may be on its way."""
+        self.ask(FORGET, f"{name}\n{id}\n{self.heard}".encode())
+
     def nobodys(self, name: str, id: str) -> None:
         """Nobody is there of this name, which is ours: a successor may have been told it of the server before it."""
         self._forgotten(name, id)
-        self.forget(name, id)
+        self._give_up(name, id)
 
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all names; see Newcomers.tables."""
@@ -268,13 +279,14 @@ class Names(Replicated):
             raise UnknownNotification(f"{message.type} names nobody, or a server that is not on this bus: {home!r}")
         return name, home, path, message.payload.split(b"\n", 3)[3]
 
-    def _read_named(self, message: Message) -> tuple[str, str, str, bool, str]:
-        """The last: does the registry itself say so? And the id at its other home."""
+    def _read_named(self, message: Message) -> tuple[str, str, str, int, str]:
+        """The last: by which message the registry itself says so, or 0; and the id at its other home."""
         lines = 4 if message.payload.count(b"\n") == 3 else 3
         name, id, asker, *other = _texts(message, lines, lines)
         if not name or not all(map(is_id, [id, *other])):
             raise UnknownNotification(f"{message.type} came without an agent's id")
-        return name, id, asker, home_of(message.source) == self.tx.topology.registry, "".join(other)
+        decided = message.number if home_of(message.source) == self.tx.topology.registry else 0
+        return name, id, asker, decided, "".join(other)
 
     def _read_forgotten(self, message: Message) -> tuple[str, str]:
         name, id = _texts(message, 2)
@@ -301,11 +313,21 @@ class Names(Replicated):
             self.refuse(asker, REFUSED, _request(name, home, path, state))
             return None
         id, source = declared_id(home, name), f"{self.tx.name}/_registry"
-        self._send(new_message(self.tx, source, (id,), CREATE, path.encode() + b"\n" + state))
+        message = new_message(self.tx, source, (id,), CREATE, path.encode() + b"\n" + state)
+        self._send(message)
+        self._made(name, message.number)
         return f"{name}\n{id}\n{asker}".encode()
 
-    def _let_go(self, asker: str, name: str, id: str) -> bytes | None:
-        return f"{name}\n{id}".encode() if self.known.get(name) == id else None
+    def _let_go(self, asker: str, name: str, id: str, heard: int = 0) -> bytes | None:
+        late = 0 < heard < self.made.get(name, 0)
+        return f"{name}\n{id}".encode() if self.known.get(name) == id and not late else None
+
+    def _made(self, name: str, number: int) -> None:
+        """By which message its agent is made; 0: it lives elsewhere by now, or nowhere."""
+        if self.made.pop(name, 0) != number:
+            self.tx.rows.meta[f"{MADE}{name}"] = number or None
+        if number:
+            self.made[name] = number
 
     def _agree(self, asker: str, name: str, id: str, to: str, left: int, reached: int) -> bytes | None:
         if self.known.get(name) != id or self.homes.late(home_of(id), home_of(to), left, reached):
@@ -317,16 +339,18 @@ class Names(Replicated):
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
-    def _named(self, name: str, id: str, asker: str, decided: bool = False, other: str = "") -> None:
+    def _named(self, name: str, id: str, asker: str, decided: int = 0, other: str = "") -> None:
         if self.homes.home(id) not in self.tx.topology.servers:  # it has left since this was decided
             self.settle(name, self.departed(id, name))
             self.wanted.discard(name)
             return
+        if decided and self.homes.home(id) == self.tx.name:
+            self.heard = self.tx.rows.meta[HEARD] = decided
         if name not in self.known:
             self.known[name] = id
             self.keep(name, id)
             if not asker and self._is_nobody(name, id):  # who waits for the name here waits until it is free
-                self.forget(name, id)
+                self._give_up(name, id)
                 return
             self.on_known(name)
         if not asker:  # it is told again, as after a loss
@@ -349,6 +373,7 @@ class Names(Replicated):
         if self.known.get(name) == id:
             del self.known[name]
             self.keep(name, None)
+            self._made(name, 0)
             self._pair(name, "")
             self.on_change(name)
             if name in self.wanted:  # its creation was lost
@@ -359,6 +384,7 @@ class Names(Replicated):
         if self.known.get(name) == id != to:
             self.known[name] = to
             self.keep(name, to)
+            self._made(name, 0)
             self._pair(name, id if self.others.get(name) == to else "")
             self.on_move(name, id, to, True)
 
@@ -380,6 +406,15 @@ class Names(Replicated):
     def check(self) -> None:
         for name, other in self.others.items():
             assert self.known.get(name, other) != other, "1: the other home is the only one"
+
+
+def _read_given_up(message: Message) -> tuple[str, str, int]:
+    """The last is what its home has heard; an older server does not say it, nor does one whose agent was there."""
+    counts = message.payload.count(b"\n") == 2
+    name, id, *heard = _texts(message, 3 if counts else 2)
+    if counts and not (heard[0].isdecimal() and len(heard[0]) < 20):
+        raise UnknownNotification(f"{message.type} came with what is no number of a message")
+    return name, id, int("".join(heard) or 0)
 
 
 def _request(name: str, home: str, path: str, state: bytes) -> bytes:

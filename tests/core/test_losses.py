@@ -2,7 +2,9 @@
 
 import pytest
 
+from mombroker.broker.groups.group import Group
 from mombroker.core import newcomers, revision
+from mombroker.core.names import CREATE
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
@@ -116,6 +118,56 @@ def test_who_was_to_make_an_agent_sends_nothing_to_it_when_its_creation_was_lost
     replace_store(bus, "c", "a")
     assert met == [None, None], "at the loss, and when the name is free"
     assert not [name for name, server in bus.servers.items() if "late" in server.names.known]
+
+
+GROUP, ID = "group:g", "b/group:g"
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_who_says_that_nobody_is_there_says_nothing_of_an_agent_that_is_on_its_way(control):
+    """After a loss it is told the name anew, of which it has asked the registry to free it and to have another one made
+    there. `control`: it does not say what it has heard."""
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    a, b = bus.servers["a"], bus.servers["b"]
+    for server in bus.servers.values():
+        server.names._named(GROUP, ID, "b")
+    a.newcomers.tell_tables(["b"])
+    b.names.nobodys(GROUP, ID)
+    b.names.declare(GROUP, Group.path, b"")
+    if control:
+        b.names._give_up = b.names.forget
+    bus.pump()
+    assert ID in b.natives.agents
+    assert {server.names.known.get(GROUP) for server in bus.servers.values()} == {None if control else ID}
+    bus.servers["d"].names.declare(GROUP, Group.path, b"")  # as who does not know of it
+    bus.pump()
+    homes = [name for name, server in bus.servers.items() if f"{name}/{GROUP}" in server.natives.agents]
+    assert homes == (["b", "d"] if control else ["b"])
+
+
+@pytest.mark.parametrize("restarts", ["", "a", "b", "ab"])
+def test_the_registry_goes_by_who_has_heard_that_an_agent_was_to_be_made_there(restarts, monkeypatch):
+    """Its creation is lost, and the name told anew; the registry has still the number of it, and its home what it has
+    heard."""
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    bus.servers["b"].names.declare(GROUP, Group.path, b"")
+    monkeypatch.setitem(bus.servers["b"].engine.entering, CREATE, lambda *_: False)
+    bus.pump()
+    assert {server.names.known[GROUP] for server in bus.servers.values()} == {ID}
+    for name in restarts:
+        bus.crash(name)
+        bus.boot(name)
+        for peer in "bc" if name == "a" else "ac":
+            bus.join(name, peer)
+        bus.pump()
+    a, b = bus.servers["a"].names, bus.servers["b"].names
+    assert b.heard > a.made[GROUP] > 0 and not b.made
+    bus.servers["a"].newcomers.tell_tables(["b"])
+    bus.pump()
+    assert not [name for name, server in bus.servers.items() if GROUP in server.names.known]
+    assert not a.made and not bus.stores["a"].meta("made:")
 
 
 def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():
