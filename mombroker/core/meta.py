@@ -31,7 +31,7 @@ DIGEST = _key("digest:", "core/identity.py", "DOMAIN: digest", "of a domain's me
 ORDER = _key("order", "core/identity.py", "JSON", "the domains, to tell what a new topology changes")
 FORMER = _key("order:", "admin/reset.py", "RECORD: JSON", "`order` as it was until this log record")
 EPOCH = _key("epoch:", "core/repair.py", "DOMAIN: number", "how often a domain's clocks were started anew")
-RESET = _key("reset", "admin/reset.py", "ns", "when this store was made in place of one that was lost")
+RESET = _key("reset", "core/lost.py", "ns", "when this store was made in place of one that was lost")
 
 # Where the server is.
 NOW = _key("now", "core/transaction.py", "ns", "the server's time at the last commit without log records")

@@ -375,7 +375,7 @@ REQUEST = {
     "ids": [], "upto": 0, "from": "", "bytes": 5,
     "unacked": False, "back": False, "values": {}, "text": "{}", "revision": 1, "drop": True,
     "limits": {"rate": 5}, "grant": ["r"], "revoke": [], "role": "", "may": ["send"], "deny": [], "open": False,
-    "action": "send", "brief": True, "fullest": True, "group": "g",
+    "action": "send", "brief": True, "fullest": True, "empty": True, "group": "g",
     "servers": ["c"], "epoch": 1, "lost": ["c"], "change": "x",
 }  # fmt: skip
 
