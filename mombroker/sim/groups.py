@@ -204,7 +204,9 @@ def synchrony(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
             if len({*sets.values()}) > 1:
                 yield f"the members of view {view} of {group} have different casts: {_shown(sets)}"
             if missing := [
-                id for id in members if id not in those and _was_in(logs[id], group, view, orders, numbers, id)
+                id
+                for id in members
+                if id not in those and _was_in(logs[id], logs[members[0]], group, view, orders, numbers, id)
             ]:
                 yield f"{missing} never came into view {view} of {group}"
             if any(got for id, (_, got) in those.items() if id not in members):
@@ -230,16 +232,18 @@ def _lost_home(log: list[list[Any]], group: str, view: str) -> bool:
 
 
 def _was_in(
-    log: list[list[Any]], group: str, view: str, orders: dict[str, list[str]], numbers: dict[str, int], id: str
-) -> bool:
+    log: list[list[Any]], eldest: list[list[Any]], group: str, view: str, orders: dict[str, list[str]],
+    numbers: dict[str, int], id: str,
+) -> bool:  # fmt: skip
     """Was it in the view before this one, by what others have seen? Else it had no state yet, has given up waiting for
-    it, and joined again."""
+    it, and joined again. So may those that had one if the eldest of this view was not in that, and gives none."""
     seen = {each: members for each, members, _ in _stays(log, group)}
     before = {
         order[at - 1] for order in orders.values()
         if view in order and (at := order.index(view)) > 0 and numbers[order[at - 1]] + 1 == numbers[view]
     }  # fmt: skip
-    return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in before)
+    gives = before & {each for each, _, _ in _stays(eldest, group)}
+    return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in gives)
 
 
 def numbered(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ SHOWN = {
 }  # fmt: skip
 LONG = [
     pytest.param(seed, marks=pytest.mark.long)
-    for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096)
+    for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096, 90868)
 ]
 
 
