@@ -1,11 +1,14 @@
 """Groups that are removed and made again, and who has asked in vain to be a member."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mombroker.agents.testing import Bus
+from mombroker.broker.groups.comings import Comings
+from mombroker.broker.groups.notes import State
 from mombroker.broker.session.service import Sessions
 from tests.agents.test_groups import THREE, Do, told
 from tests.fakes_groups import broken
@@ -162,3 +165,11 @@ def test_a_word_on_what_it_has_asked_before_it_asked_again_says_nothing_of_that(
     bus.settle()
     assert bus.state("z")["views"] == [[4, ["b/y", "c/z"], ["c/z"], []]]
     bus.check()
+
+
+def test_a_page_of_a_state_whose_first_pages_went_to_nobody_is_nothing():
+    """It was sent before its group was removed, to a member that has joined again since."""
+    tx = SimpleNamespace(rows=SimpleNamespace(items={}), new_id=lambda: 1)
+    comings = Comings(SimpleNamespace(tx=tx, collection=None), "a/members")
+    comings.page("a/x", State("ledger", 2, ["a/x"], b"rest", 1, True, 0))
+    assert not comings.of and not tx.rows.items

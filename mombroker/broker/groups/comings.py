@@ -93,11 +93,10 @@ class Comings:
     def page(self, agent: str, note: State) -> None:
         """One more page has come. One that is not the next is of something else."""
         key = agent, note.group, note.number
-        coming = self.of.get(key)
-        if coming is None:
-            coming = self.of[key] = self._new(key, self.tx.new_id())
-        if note.at != coming.pages or coming.whole:
+        known = self.of.get(key)
+        if note.at != (known.pages if known else 0) or (known is not None and known.whole):
             return
+        coming = self.of[key] = known or self._new(key, self.tx.new_id())
         head: bytes = pack([note.table, note.upto])
         coming.rows.add(note.at, head, note.page)
         coming.rows.accept()
