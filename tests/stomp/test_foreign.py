@@ -9,10 +9,10 @@ from mombroker.broker.commands import Delivery, Send
 from mombroker.broker.message import ClientMessage
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
-from mombroker.stomp.frames import FrameError
+from mombroker.stomp.frames import FrameError, encode
 from mombroker.stomp.requests import CONTROL, OPTIONS, PROPERTIES, ROWS, options
 from tests.gateway.world import World
-from tests.stomp.test_session import MS, NOW, Client, client, encode
+from tests.stomp.peer import MS, NOW, Client, client
 
 DOCS = Path(__file__).parents[2] / "docs" / "stomp.md"
 VALUES = {

@@ -12,7 +12,7 @@ from mombroker.broker.properties import pack
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.stomp.frames import encode
 from mombroker.stomp.session import MAX_RUN
-from tests.stomp.test_session import Client, client, singles
+from tests.stomp.peer import Client, client, singles
 
 HEADS = st.sampled_from(
     [
