@@ -6,9 +6,12 @@ from mombroker.amqp import codec, performatives
 from mombroker.amqp.codec import NULL, boolean, listed, optional, string, symbol, symbols, ubyte, uint, ushort
 from mombroker.amqp.connection import Connection, Settings
 from mombroker.amqp.frames import EMPTY, PLAIN, SASL, SASL_FRAME, frame
-from mombroker.amqp.performatives import performative
+from mombroker.amqp.performatives import ATTACH, FLOW, RECEIVER, SENDER, SOURCE, TARGET, Outcome, performative
+from mombroker.broker.commands import Delivery, Flow, Receipt
+from mombroker.broker.message import ClientMessage
 
 NOW = 10**18
+ACCEPTED = Outcome(performatives.ACCEPTED)
 
 
 def init(mechanism="PLAIN", response=b"\0ann\0a"):
@@ -137,3 +140,39 @@ class Peer:
         self.connection.reply_to(part, list(replies))
         self.connection.check()
         return self.look()
+
+
+def sending(address="orders", **more):
+    """A peer with a link to send by: handle 0."""
+    peer = Peer(**more).began()
+    peer.say(attach(0, SENDER, terminus(SOURCE, None), terminus(TARGET, address)))
+    assert peer.codes() == [ATTACH, FLOW]
+    peer.take()
+    return peer
+
+
+def receiving(address="orders", credit=10, settles=0, **more):
+    """A peer with a link to receive by: handle 0."""
+    peer = Peer().began()
+    peer.say(attach(0, RECEIVER, terminus(SOURCE, address, **more), terminus(TARGET, None), settles=settles))
+    (subscribe,) = peer.commands()
+    peer.told(Receipt(subscribe.receipt))
+    assert peer.codes() == [ATTACH]
+    peer.take()
+    if credit:
+        peer.say(flow(0, credit))
+        assert peer.commands() == [Flow(subscribe.sub, credit)]
+    peer.sub = subscribe.sub
+    return peer
+
+
+def delivery(peer, tag, body=b"x", ack="individual", **more):
+    return Delivery(
+        peer.sub, tag, f"a#{tag}", ClientMessage("queue:orders", "/queue/orders", body=body, **more), ack=ack
+    )
+
+
+def last(peer):
+    """What an error that was heard last says."""
+    code, fields, _ = peer.take()[-1]
+    return code, [str(each) for each in fields[-1].value[:2]]

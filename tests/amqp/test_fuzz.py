@@ -9,8 +9,7 @@ from mombroker.amqp import performatives
 from mombroker.amqp.frames import PLAIN, frame
 from mombroker.amqp.performatives import RECEIVER, SENDER, SOURCE, TARGET, Outcome
 from mombroker.broker.commands import Disposition, Receipt, Receipts, Send, SendRun, Subscribe
-from tests.amqp.peer import Peer, attach, begin, flow, message, open_, settle, terminus, transfer
-from tests.amqp.test_connection import delivery
+from tests.amqp.peer import Peer, attach, begin, delivery, flow, message, open_, settle, terminus, transfer
 from tests.mutants import COUNT, SEED
 
 MAX_KEPT = 1 << 20  # bytes

@@ -21,8 +21,7 @@ from mombroker.broker import heads
 from mombroker.broker.commands import AcceptRun, Delivery, Disposition, SendRun
 from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.queue.item import QueuedMessage
-from tests.amqp.peer import message, settle
-from tests.amqp.test_connection import delivery, receiving, sending
+from tests.amqp.peer import delivery, message, receiving, sending, settle
 
 HEADS = st.sampled_from([{}, {"color": "red"}, {"size": 5}])
 BODIES = st.sampled_from([b"", b"x", b"\x00\x53\x75", b"y" * 255, b"z" * 256, b"\x00\x00\x00\x20\x02\x00\x00\x00"])
