@@ -2,8 +2,7 @@
 
 import pytest
 
-from mombroker.broker.commands import Delivery, Disconnect, Receipt, Refused, Send, Sync
-from mombroker.broker.message import ClientMessage
+from mombroker.broker.commands import Disconnect, Receipt, Refused, Send, Sync
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.gateway import connection, listener
 from mombroker.gateway.listener import NOBODY
@@ -11,19 +10,7 @@ from mombroker.gateway.times import Times
 from mombroker.gateway.users import hashed
 from mombroker.stomp.frames import encode
 from mombroker.stomp.session import LAST, MARK
-from tests.gateway.world import World
-
-SEND = encode("SEND", [("destination", "/queue/a")], b"x")
-
-
-@pytest.fixture
-def world():
-    return World()
-
-
-def delivery(tag, ack="auto", body=b"x"):
-    return Delivery("a", tag, f"s1#{tag}", ClientMessage("queue:a", "/queue/a", body=body), ack=ack)
-
+from tests.gateway.world import SEND, World, delivery
 
 # -- logins --------------------------------------------------------------------------------------------------------
 
@@ -271,91 +258,8 @@ def test_a_client_that_asks_for_more_than_is_answered_waits(world):
     assert mine.reading
 
 
-# -- heart-beats ---------------------------------------------------------------------------------------------------
-
-
-def test_S6_a_beat_leaves_when_nothing_else_did():
-    world = World(beat_send=1000, beat_expect=0)
-    mine = world.connect(heart_beat="0,1000")
-    world.clock.pump([0.1] * 9)
-    assert mine.commands() == ["beat"]
-    world.clock.pump([0.1] * 5)
-    world.gateway.reply(1, [Receipt("r")])
-    assert mine.commands() == ["RECEIPT"]
-    world.clock.pump([0.1] * 7)
-    assert mine.commands() == []
-    world.clock.pump([0.1] * 2)
-    assert mine.commands() == ["beat"]
-
-
-def test_S6_a_large_message_that_is_being_written_is_a_sign_of_life_and_no_beat_lands_in_it():
-    world = World(beat_send=1000, beat_expect=0)
-    mine = world.connect(heart_beat="0,1000")
-    world.gateway.reply(1, [delivery(1, body=b"x" * 100_000)])
-    mine.writes.clear()
-    world.clock.pump([0.5] * 20)
-    assert mine.writes == []
-    assert mine.commands() == ["MESSAGE"]
-    world.clock.pump([0.5] * 2)
-    assert mine.commands() == ["beat"]
-
-
-def beating(**more):
-    world = World(beat_send=0, beat_expect=1000, **more)
-    return world, world.connect(heart_beat="1000,0")
-
-
-def test_S5_a_client_may_be_late_by_as_much_again():
-    world, mine = beating()
-    for _ in range(10):
-        world.clock.pump([0.1] * 20)
-        mine.receive(b"\n")
-    assert mine.commands() == []
-    world.clock.pump([0.1] * 30)
-    (error,) = mine.drain()
-    assert "no heart-beat or other byte for 3 s, where 1 s were agreed" in error.headers["message"]
-    assert [type(event) for event in world.take()] == [ClientOpened, ClientClosed]
-
-
-@pytest.mark.parametrize("bytes", [SEND, b"SEND\ndestination:abcdefghijklmnop", b"\n"])
-def test_S5_any_byte_is_a_sign_of_life(bytes):
-    world, mine = beating()
-    for at in range(20):
-        world.clock.pump([0.1] * 20)
-        mine.receive(bytes[at % len(bytes)].to_bytes(1, "big"))
-    assert mine.commands() == []
-
-
-def test_S5_when_we_were_held_up_ourselves_what_lies_there_is_read_first():
-    world, mine = beating()
-    world.clock.advance(30)
-    assert mine.commands() == []
-    mine.receive(b"\n")
-    world.clock.pump([0.1] * 20)
-    assert mine.commands() == []
-
-
-def test_while_a_client_is_not_read_its_silence_does_not_count():
-    world, mine = beating()
-    while mine.reading:
-        mine.receive(b"\n" * 60_000)
-    world.clock.pump([0.5] * 100)
-    assert mine.commands() == []
-    world.gateway.reply(1, [Receipt(MARK)])
-    world.clock.pump([0.1] * 20)
-    assert mine.commands() == []
-    world.clock.pump([0.1] * 20)
-    assert mine.commands() == ["ERROR"]
-
-
-def test_S8_without_heart_beats_silence_is_no_fault_and_the_system_looks_after_dead_peers(world):
-    mine = world.connect()
-    world.clock.advance(100_000)
-    assert mine.commands() == [] and mine.connected
-    assert mine.options["keepalive"] and mine.options["nodelay"] and len(mine.options) == 5
-
-
 # -- ends ----------------------------------------------------------------------------------------------------------
+
 
 ENDS = {
     "peer closes": lambda world, mine: mine.lose(),
@@ -513,123 +417,3 @@ def test_times_can_be_set():
     mine = world.socket()
     world.clock.advance(1.1)
     assert mine.commands() == ["ERROR"]
-
-
-# -- unfinished frames ---------------------------------------------------------------------------------------------
-
-HEAD = b"SEND\ndestination:/queue/a\ncontent-length:1000000\n\n"
-
-
-def started(world, host="127.0.0.1", size=200_000):
-    """A client that has sent so many bytes of a SEND of 1 MB, as far as it is read; and how many."""
-    mine = world.connect(host)
-    mine.receive(HEAD)
-    return mine, grow(mine, size)
-
-
-def grow(mine, size, step=10_000):
-    sent = 0
-    while sent < size and mine.reading:
-        mine.receive(b"x" * step)
-        sent += step
-    return sent
-
-
-def guests(**more):
-    world = World(max_unfinished=1_000_000, **more)
-    world.gateway.anonymous = False
-    world.gateway.check = lambda client, login: (world.gateway._new.discard(client.host, client), client.admitted(""))
-    return world
-
-
-def test_all_unfinished_frames_together_are_bounded_and_all_become_whole_in_the_end():
-    world = guests()
-    sent = dict([started(world, size=999_999) for _ in range(30)])
-    assert world.gateway.room.unfinished.total < 2_000_000 + 30 * 30_000
-    assert sum(mine.reading for mine in sent) >= 1
-    assert len(world.lines) == 1 and "max_unfinished" in world.lines[0]
-    assert ["max_unfinished" in problem for problem in world.gateway.problems()] == [True]
-    whole = 0
-    for _ in range(1_000):
-        for mine in list(sent):
-            sent[mine] += grow(mine, min(100_000, 1_000_000 - sent[mine]))
-            if sent[mine] >= 1_000_000 and mine.reading:
-                mine.receive(b"\0")
-                whole += 1
-                del sent[mine]
-        world.gateway.room.unfinished.check()
-        if not sent:
-            break
-    assert world.gateway.problems() == []
-    assert whole == 30 and world.gateway.room.unfinished.total == 0 and not world.gateway.room.unfinished.short
-    world.clock.advance(1)
-    assert world.idle()
-
-
-def test_small_frames_pass_while_large_ones_wait():
-    world = guests()
-    [started(world) for _ in range(10)]
-    mine = world.connect("10.0.0.2")
-    world.take()
-    mine.receive(SEND)
-    assert len(world.take()) == 1 and mine.reading
-
-
-def test_frames_that_are_never_completed_do_not_hold_up_those_of_another_address():
-    world = guests()
-    slow = [started(world, "10.0.0.1")[0] for _ in range(20)]
-    mine, sent = started(world, "10.0.0.2")
-    for _ in range(30):
-        world.clock.advance(0.1)
-        sent += grow(mine, 1_000_000 - sent)
-    mine.receive(b"\0")
-    assert sent == 1_000_000 and world.take()[-1].commands[0].shown == "/queue/a"
-    assert all(each.connected for each in slow)
-
-
-def test_of_frames_that_are_never_completed_the_largest_ends_after_a_while():
-    world = guests()
-    slow = [started(world)[0] for _ in range(20)]
-    world.clock.pump([1] * 30)
-    ended = [each for each in slow if each.commands() == ["ERROR"]]
-    assert 3 <= len(ended) < 20 and world.gateway.room.unfinished.total < 1_000_000
-    assert "max_unfinished" in world.lines[-1]
-    for each in slow:
-        each.lose()
-    world.clock.advance(1)
-    assert world.gateway.room.unfinished.total == 0 and world.idle()
-
-
-# -- open transactions ---------------------------------------------------------------------------------------------
-
-BEGIN = encode("BEGIN", [("transaction", "t")])
-INTO = encode("SEND", [("destination", "/queue/a"), ("transaction", "t")], b"x" * 100_000)
-
-
-def test_the_open_transactions_of_all_clients_together_are_bounded():
-    world = guests()
-    world.gateway.room.max_transactions = 950_000
-    many = [world.connect("10.0.0.1") for _ in range(4)]
-    other = world.connect("10.0.0.2")
-    for mine in [*many, other]:
-        mine.receive(BEGIN + INTO)
-    many[2].receive(INTO * 4)
-    assert world.gateway.room.booked == 900_000
-    other.receive(INTO)
-    (error,) = many[2].drain()
-    assert "max_transactions" in error.headers["message"] and world.gateway.room.booked < 650_000
-    other.receive(encode("COMMIT", [("transaction", "t"), ("receipt", "r")]))
-    for mine in many:
-        mine.lose()
-    assert world.gateway.room.booked == 0 and other.commands() == []
-
-
-def test_a_transaction_that_is_too_large_for_the_bound_ends_its_own_connection():
-    world = guests()
-    world.gateway.room.max_transactions = 150_000
-    mine, other = world.connect(), world.connect()
-    other.receive(BEGIN + INTO)
-    mine.receive(BEGIN + INTO + INTO)
-    assert (mine.commands(), other.commands()) == (["ERROR"], [])
-    other.receive(encode("ABORT", [("transaction", "t")]))
-    assert world.gateway.room.booked == 0

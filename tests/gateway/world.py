@@ -2,12 +2,16 @@
 
 from twisted.internet import task
 
+from mombroker.broker.commands import Delivery
+from mombroker.broker.message import ClientMessage
 from mombroker.gateway.listener import Gateway
 from mombroker.gateway.users import Logins, hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V12
 from mombroker.stomp.protocol import Stomp
 from mombroker.stomp.session import Settings
+
+SEND = encode("SEND", [("destination", "/queue/a")], b"x")
 
 
 class Socket:
@@ -140,3 +144,7 @@ class World:
         """No timer is left."""
         self.clock.advance(0)
         return not self.clock.getDelayedCalls()
+
+
+def delivery(tag, ack="auto", body=b"x"):
+    return Delivery("a", tag, f"s1#{tag}", ClientMessage("queue:a", "/queue/a", body=body), ack=ack)
