@@ -1,22 +1,19 @@
 """Every rule of the protocol once more, over a socket, against a whole server with its store and queues.
 
-F, E and S are the rules of grammar, escapes and sessions, all of them; the finer points of each are in test_frames,
-test_session, and of the listener in tests/gateway.
+F, E and S are the rules of grammar, escapes and sessions, all of them; the finer points of each are in test_frames
+and in test_session, test_subscribe, test_settlement and test_transactions, and of the listener in tests/gateway.
 """
 
-import itertools
 import re
-import socket
 import time
 
 import pytest
 
 from mombroker.gateway.users import hashed
-from mombroker.stomp.frames import SERVER, Limits, Parser, encode
+from mombroker.stomp.frames import encode
 from mombroker.stomp.headers import V10, V11, V12
 from tests.gateway.live import ClientTown
-
-NUMBERS = itertools.count()
+from tests.stomp.wire import NUMBERS, Wire, bodies
 
 
 @pytest.fixture(scope="module")
@@ -47,102 +44,6 @@ def wire(town):
 def queue():
     """A queue of the test's own."""
     return f"/queue/q{next(NUMBERS)}"
-
-
-class Wire:
-    def __init__(self, town, version):
-        self.town, self.version = town, version
-        self.socket = socket.create_connection(("127.0.0.1", town.stomp))
-        self.socket.setblocking(False)
-        self.parser = Parser(Limits(), version, SERVER)
-        self.data, self.found, self.ended = b"", [], False
-
-    def login(self, **headers):
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.version != V10:
-            headers["accept-version"] = self.version
-        self.raw(encode("CONNECT", headers.items()))
-        self.connected = self.read()
-        assert self.connected.command == "CONNECTED"
-
-    def raw(self, data):
-        while data:
-            try:
-                data = data[self.socket.send(data) :]
-            except BlockingIOError:
-                self.town.pass_time()
-            except ConnectionError:
-                break
-        return self
-
-    def send(self, command, body=b"", **headers):
-        return self.raw(encode(command, [(n.replace("_", "-"), v) for n, v in headers.items()], body, self.version))
-
-    def _look(self):
-        while not self.ended:
-            try:
-                data = self.socket.recv(1 << 16)
-            except BlockingIOError:
-                break
-            except ConnectionResetError:
-                data = b""
-            self.ended = not data
-            self.data += data
-            self.parser.feed(data)
-        while (frame := self.parser.next()) is not None:
-            self.found.append(frame)
-        return bool(self.found) or self.ended
-
-    def read(self):
-        """The next frame; None at the end."""
-        self.town.until(self._look)
-        return self.found.pop(0) if self.found else None
-
-    def quiet(self):
-        """Nothing comes."""
-        self.town.pass_time(10)
-        self._look()
-        return not self.found and not self.ended
-
-    def sync(self):
-        """What came until the server has obeyed all that was sent."""
-        name = f"sync-{next(NUMBERS)}"
-        self.send("BEGIN", transaction=name, receipt=name).send("ABORT", transaction=name)
-        frames = []
-        while (frame := self.read()) is not None and frame.headers.get("receipt-id") != name:
-            frames.append(frame)
-        assert frame is not None, frames
-        return frames
-
-    def error(self, words="", receipt=None):
-        """What comes is an ERROR, and then the end."""
-        while (frame := self.read()) is not None and frame.command != "ERROR":
-            pass
-        assert frame is not None, "the end without an ERROR"
-        assert words in frame.headers["message"] and frame.headers.get("receipt-id") == receipt
-        assert self.read() is None
-        return frame
-
-    def subscribe(self, destination, ack="client-individual", **headers):
-        return self.send("SUBSCRIBE", destination=destination, id="s", ack=ack, **headers)
-
-    def settle(self, command, frame, **headers):
-        if self.version == V12:
-            return self.send(command, id=frame.headers["ack"], **headers)
-        return self.send(command, message_id=frame.headers["message-id"], subscription="s", **headers)
-
-    def fill(self, queue, *bodies):
-        for body in bodies:
-            self.send("SEND", body, destination=queue)
-        self.sync()
-        return self
-
-    def take(self, count):
-        return [self.read() for _ in range(count)]
-
-
-def bodies(frames):
-    return [frame.body for frame in frames]
 
 
 VERSIONS = pytest.mark.parametrize("version", [V10, V11, V12])
