@@ -241,9 +241,11 @@ class Names(Replicated):
         self.ask(FORGET, f"{name}\n{id}\n{self.heard}".encode())
 
     def nobodys(self, name: str, id: str) -> None:
-        """Nobody is there of this name, which is ours: a successor may have been told it of the server before it."""
-        self._forgotten(name, id)
-        self._give_up(name, id)
+        """What was sent to an agent of this name has come to nothing. If it was to live here, and does not, its name is
+        free: a successor may have been told it of the server before it."""
+        if self.known.get(name) == id and self._is_nobody(name, id):
+            self._forgotten(name, id)
+            self._give_up(name, id)
 
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all names; see Newcomers.tables."""

@@ -3,6 +3,7 @@
 import pytest
 
 from mombroker.broker.groups.group import Group
+from mombroker.broker.groups.notes import Place
 from mombroker.core import newcomers, revision
 from mombroker.core.names import CREATE
 from mombroker.store.memory import MemoryStore
@@ -168,6 +169,32 @@ def test_the_registry_goes_by_who_has_heard_that_an_agent_was_to_be_made_there(r
     bus.pump()
     assert not [name for name, server in bus.servers.items() if GROUP in server.names.known]
     assert not a.made and not bus.stores["a"].meta("made:")
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_what_comes_to_nothing_on_its_way_to_a_group_frees_no_name_of_one_that_is_there(here):
+    """What a has asked of a group of b waits at b for what only c had."""
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    a, b = bus.servers["a"], bus.servers["b"]
+    if here:
+        b.names.declare(GROUP, Group.path, b"")
+    else:
+        for server in bus.servers.values():
+            server.names._named(GROUP, ID, "b")
+    bus.pump()
+    bus.cut("b", "c")
+    bus.send("c", ["a/a", "b/b"], Put("first"))
+    a.natives.post("a/a", ID, Place("text", b""))
+    bus.pump()
+    bus.crash("c")
+    for domain, server in (("x", "a"), ("y", "d")):
+        lose(bus, "c", domain, server)
+    replace_store(bus, "c", "a")
+    (drop,) = [record for record in bus.records("b", "drop") if record["agent"] == ID]
+    assert drop["detail"] == "it waited for what only c had, which is lost: it was not delivered"
+    assert (ID in b.natives.agents) is here
+    assert {server.names.known.get(GROUP) for server in bus.servers.values()} == {ID if here else None}
 
 
 def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():

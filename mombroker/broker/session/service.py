@@ -595,8 +595,7 @@ class Sessions(Native):
                     post(agent, message.source, Settle(note.consumer, released=rows))
             return True
         if kind.startswith("group:"):
-            if self.natives.names.known.get(kind) == agent and home_of(agent) == self.tx.name:
-                self.natives.names.nobodys(kind, agent)
+            self.natives.names.nobodys(kind, agent)
             if message.type in (Join.wire, Place.wire):
                 ended = GroupEnded(agent, message.source, message.type == Place.wire, message.number)
                 for server in self.members.servers([message.source]):
