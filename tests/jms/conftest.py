@@ -1,7 +1,8 @@
-"""A server of its own process for the tests of one file."""
+"""A server of its own process for the tests of one file, and a broker in memory for each test that asks for one."""
 
 import pytest
 
+from tests.jms.memory import Memory
 from tests.stomp.test_stomp_py import one_server
 
 
@@ -21,3 +22,8 @@ def url(server):
 def place(request):
     """A queue of the test's own."""
     return request.node.name.replace("[", "-").replace("]", "")
+
+
+@pytest.fixture
+def broker():
+    return Memory()

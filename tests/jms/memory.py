@@ -13,6 +13,9 @@ from mombroker.jms.errors import JmsError
 from mombroker.jms.machine import Machine, Settings
 from mombroker.stomp.session import Session
 from tests.broker.bench import ALONE, Broker
+from tests.core.bus import topology
+
+SOON = 0.02  # s of waiting for what does not come
 
 
 class Memory(Broker):
@@ -153,3 +156,25 @@ def cord(context: Context) -> Cord:
     found = context.connection.carrier
     assert isinstance(found, Cord), "a context of this broker"
     return found
+
+
+def texts(consumer, count=100):
+    """What can be received now, up to some."""
+    found = []
+    while len(found) < count and (message := consumer.receive(0)) is not None:
+        found.append(message.body)
+    return found
+
+
+def filled(broker, *bodies, queue="orders", **options):
+    with broker.connect() as context:
+        for body in bodies:
+            context.send(queue, body, **options)
+
+
+def left(broker, queue="queue:orders"):
+    return broker.queue(queue).messages.count
+
+
+def with_policy(match, **values):
+    return Memory(topology({}, policies=[{"match": match, **values}]))
