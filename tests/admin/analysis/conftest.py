@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mombroker import store
 from mombroker.admin.bench import logs
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
@@ -68,3 +69,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     file = folder / "bus.toml"
     file.write_text(config.dumps(topology, folder))
     return Played(folder, topology, file, written)
+
+
+@pytest.fixture
+def stores(played):
+    return {server: store.read(played.topology.servers[server].data) for server in played.written}

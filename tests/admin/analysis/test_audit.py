@@ -82,7 +82,7 @@ def expect(found, fault, wrong):
 def test_what_was_exported_before_its_cause_is_left_out(played, tmp_path):
     """The servers' logs end at different times: what depends on what was not read is not judged."""
     from mombroker.admin.analysis import export, stores
-    from tests.admin.analysis.test_export import Upto
+    from tests.admin.analysis.exports import Upto
 
     readers = stores.read(played.file)
     for at, server in enumerate(("s04", "s09", "s12")):
@@ -189,7 +189,7 @@ def test_two_hundred_planted_faults_are_the_same_for_both(played, tmp_path):
 
 def test_a_verdict_says_how_much_was_judged(played, tmp_path):
     from mombroker.admin.analysis import export, stores
-    from tests.admin.analysis.test_export import Upto
+    from tests.admin.analysis.exports import Upto
 
     readers = stores.read(played.file)
     early = {name: Upto(reader, 0.5) if name == "s09" else reader for name, reader in readers.items()}

@@ -137,7 +137,7 @@ def test_to_be_told_of_the_source_again_does_no_harm(spark, played):
 
 def test_an_export_of_an_earlier_version_is_read_with_nulls(spark, played, tmp_path):
     from mombroker.admin.analysis import export, files, source
-    from tests.admin.analysis.test_export import Upto, older
+    from tests.admin.analysis.exports import Upto, older
 
     reader = store.read(played.topology.servers["s03"].data)
     old = Upto(reader, 0.5)
