@@ -35,6 +35,7 @@ from mombroker.sim.policies import QueuePolicies
 from mombroker.sim.world import MS, SECOND
 
 REST = 10 * SECOND  # until connections have come back, and what backs off has been offered again
+ROUNDS, CALLS = 200, 100_000  # of that length, and in all, until the bus has nothing to do: a livelock never has
 
 
 class ClientNode(Node):
@@ -353,18 +354,18 @@ class Clients(Workload):
         return stream
 
     def settle(self, cluster: Cluster) -> None:
-        """What is left to do is done, or not begun. Whatever nobody takes is drained, until all that wait have been
-        served or refused."""
+        """What is left to do is done, or not begun. Whatever nobody takes is drained, until the bus has nothing to do:
+        over a slow link much may be under way while no client sees any of it, and who has left all that while seemed to
+        take its streams to the end."""
         cluster.make_room()
         if self.patient:
             self.world.run(self.world.now + REST)
         self.left = 0
         drains: dict[Stream, Drain] = {}
-        rounds, seen, before = 0, 0, 0
-        while rounds < 4 or before < seen and rounds < 40:  # over a slow link somebody may take long
-            rounds, before = rounds + 1, seen
+        rounds, most = 0, self.world.calls + CALLS
+        while rounds < 4 or (self.world.queue and rounds < ROUNDS and self.world.calls < most):
+            rounds += 1
             self.world.run(self.world.now + REST)
-            seen = sum(len(stream.seen) for stream in self.model.streams)
             taken = self.taken()
             for stream in [each for each in self.lasting if each not in taken and each not in drains]:
                 drains[stream] = Drain(self, stream)

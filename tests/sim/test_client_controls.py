@@ -107,7 +107,7 @@ CONTROLS = {
         "pulls", partial(replaced, Sessions, "refuse", fakes.refused_with_the_rest), (27, 28, 33)
     ),
     "refused, and tried again": Control(
-        "enduringly", partial(replaced, Waiting, "_in_vain", fakes.refused_and_retried), (1, 5, 6)
+        "enduringly", partial(replaced, Waiting, "_in_vain", fakes.refused_and_retried), (5, 1, 6)
     ),
     "what ends a pause does not": Control(
         "everything", partial(replaced, Dispatcher, "resume", fakes.never_resumed), (1, 7, 9)

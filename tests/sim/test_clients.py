@@ -5,9 +5,13 @@ from collections import Counter
 import pytest
 
 from mombroker.broker.queue.dispatch import Dispatcher
-from mombroker.sim.clients import Clients
+from mombroker.sim.clients import REST, Client, ClientNode, Clients
+from mombroker.sim.faults import Faults
+from mombroker.sim.mischief import Trial
+from mombroker.sim.model import Stream
 from mombroker.sim.programs import PROGRAMS
-from mombroker.sim.seeds import cluster, run
+from mombroker.sim.seeds import cluster, draw_topology, run
+from mombroker.sim.world import MS, World
 from tests.fakes_bus import replaced
 from tests.fakes_clients import paced
 
@@ -74,6 +78,47 @@ def test_seeds_that_have_failed_are_clean():
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_two_thousand_seeds_are_clean(program):
     all_clean(program, range(2000))
+
+
+class Leaver(Client):
+    """Leaves with a message that it has not settled: what it says then arrives long after its last one."""
+
+    def begin(self, connection):
+        if self.work.left:
+            self.work.left = 0
+            connection.subscribe(self.work.kept, "d", ack="individual")
+
+    def subscribed(self, connection, stream, everywhere):
+        if connection.client is self:
+            connection.send("topic:t0")
+
+    def given(self, connection, tag, given):
+        connection.arrivals[0] = self.work.world.now + 9 * REST
+        connection.leave()
+
+
+class Leaving(Clients):
+    def cast(self):
+        self.left = 1
+        self.kept = self.lasts(Stream(("topic:t0",), "durable"), "me", "d")
+        return [Leaver(self, "me")]
+
+
+def test_who_leaves_late_leaves_what_it_has_to_be_taken():
+    """1. A client has a message, and leaves. 2. For long nobody sees anything, and it seems to take all that comes.
+    3. It has left, and its message is given out again: to somebody else, or it is left in the store."""
+    world = World(1)
+    work = Leaving(world.rng)
+    made = Trial(world, draw_topology(world.rng, work), Faults(), work, ClientNode)
+    assert made.run(100 * MS) == []
+    assert work.faults(made) == []
+    assert [*work.kept.seen.values()] == [{1, 2}]
+
+
+@pytest.mark.long
+def test_who_waits_for_its_turn_over_a_slow_link_leaves_late():
+    """91456: a session waited for one place in total order after the other, and then left, 40 s after the last look."""
+    all_clean("orders", range(91456, 91457))
 
 
 def test_the_same_seed_gives_the_same_trace():
