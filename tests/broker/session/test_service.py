@@ -1,4 +1,4 @@
-"""Connections: commands in order, what waits before the proxy, transactions, settlement, temporary destinations."""
+"""Connections: commands in order, what waits before the proxy, temporary destinations, and the end."""
 
 import json
 from dataclasses import fields, replace
@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 from mombroker.broker.commands import (
-    MODIFIED,
     REJECTED,
     Ask,
     Delivery,
@@ -27,22 +26,13 @@ from mombroker.broker.properties import pack
 from mombroker.broker.protocol import ASK, Consume
 from mombroker.broker.session.service import SHARE
 from mombroker.broker.session.session import Session
-from mombroker.core.events import ClientCommands, ClientWrote
 from mombroker.core.limits import Limits
 from tests.broker.bench import ALONE, THREE, Broker, Client
 from tests.broker.samples import others
+from tests.broker.session.inout import Q, R, send, waiting
 from tests.core.bus import SECOND, topology
 
-Q, R = "queue:in", "queue:out"
 ROW = topology({"x": "ab", "y": "bc"})  # a decides names
-
-
-def send(destination: str, text: str) -> Send:
-    return Send(destination, text.encode(), shown=destination)
-
-
-def waiting(b: Broker) -> dict[str, int]:
-    return {name: b.queue(name).messages.count for name in (Q, R)}
 
 
 def session_of(b: Broker, client: Client) -> Session:
@@ -252,179 +242,6 @@ def test_any_text_can_name_a_queue():
     assert [b.servers["a"].clients.shown(name) for name in b.servers["a"].names.known] == names
     b.reboot("a")
     assert b.connect("c").send(names[0], "again", receipt="r").receipts == ["r"]
-
-
-# -- transactions --------------------------------------------------------------------------------------------------
-
-
-def work(b: Broker) -> Client:
-    """A client that has taken one message of Q, and answers it in a transaction on R, the topic and far queues."""
-    client = b.clients[min(b.clients)]
-    tags = [each.tag for each in client.got]
-    return client.do(Transact([send(R, "a"), *map(Disposition, tags), send("topic:t", "b"), send(R, "c")], "done"))
-
-
-def placed(b: Broker, q: str, r: str, worker: str) -> Client:
-    """Q and R on these servers, one message in Q, and a worker that has it."""
-    client = b.connect(worker)
-    b.connect(q).send(Q, "work")
-    b.connect(r).send(R, "first")
-    b.connect("c", "me").subscribe("s", "topic:t", durable="d").close()
-    return client.subscribe("w", Q, ack="individual")
-
-
-@pytest.mark.parametrize("worker", "abc")
-def test_a_transaction_is_done_as_a_whole(worker):
-    b = Broker(THREE)
-    client = placed(b, "a", "b", worker)
-    work(b)
-    assert client.receipts == ["done"]
-    assert waiting(b) == {Q: 0, R: 3} and b.queue("sub:me:d").messages.count == 1
-    assert b.connect("c").subscribe("s", R).texts == ["first", "a", "c"]
-
-
-@pytest.mark.parametrize("worker", "abc")
-@pytest.mark.parametrize("dying", "abc")
-def test_a_transaction_is_all_or_nothing_through_a_crash_at_every_commit(worker, dying):
-    """Each server dies at each of its commits, before it is durable or before anybody hears of it."""
-    outcomes = set()
-    for number in range(1, 12):
-        for durable in (False, True):
-            b = Broker(THREE)
-            client = placed(b, "a", "b", worker)
-            b.death = (dying, number, durable)
-            work(b)
-            if b.death is None:
-                b.later(3)
-                found = (b.queue(Q).messages.count, b.queue(R).messages.count, b.queue("sub:me:d").messages.count)
-                assert found in ((1, 1, 0), (0, 3, 1)), f"{dying} died at {number}, {durable}: {found}"
-                assert client.receipts == [] or found == (0, 3, 1), "a receipt for what is lost"
-                outcomes.add(found)
-        if b.death is not None:
-            break
-    assert b.death is not None, "more commits than were tried"
-    assert (0, 3, 1) in outcomes and (len(outcomes) == 2 or worker != dying)
-
-
-def test_what_a_transaction_sends_waits_for_all_its_names_and_room():
-    b = Broker(topology({"x": "ab", "y": "bc"}, policies=[{"match": R, "max_messages": 2}]))
-    b.cut("a", "b")
-    client = b.connect("c").do(Transact([send(Q, "1"), send(R, "2")], "r"))
-    assert client.receipts == []
-    b.join("a", "b")
-    b.pump()
-    assert client.receipts == ["r"]
-    client.do(Transact([send(Q, "3"), send(R, "4"), send(R, "5")], "r2"))
-    assert client.receipts == ["r"] and waiting(b) == {Q: 1, R: 1}
-    b.connect("a").subscribe("s", R)
-    assert client.receipts == ["r", "r2"] and b.queue(Q).messages.count == 2
-    assert b.queue(R).limits.reserved == 0
-
-
-def test_a_transaction_that_settles_what_is_not_there_does_nothing():
-    b = Broker()
-    client = b.connect()
-    client.send(Q, "1").subscribe("s", Q, ack="individual")
-    client.do(Transact([send(R, "x"), Disposition(client.tag("1")), Disposition(99)], "r"))
-    assert client.refusals and R not in b.servers["a"].names.known
-    assert b.queue(Q).messages.ready == 1
-
-
-def test_a_cumulative_acknowledgement_in_a_transaction_settles_once():
-    b = Broker()
-    client = b.connect().send(Q, "1", "2", "3").subscribe("s", Q, ack="client")
-    client.do(
-        Transact(
-            [Disposition(client.tag("2")), Disposition(client.tag("1")), Disposition(client.tag("3"), MODIFIED)], "r"
-        )
-    )
-    assert client.receipts == ["r"] and b.queue(Q).messages.count == 1
-
-
-# -- settlement ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("worker", "ab")
-def test_auto_settles_only_what_was_written_and_in_a_later_batch(worker):
-    b = Broker(THREE)
-    client = b.connect(worker, writes=False)
-    b.connect("a").send(Q, "1", "2")
-    client.subscribe("s", Q)
-    assert client.texts == ["1", "2"] and b.queue(Q).messages.count == 2
-    b.servers[worker].step(ClientWrote(client.conn, client.tag("1")), b.now)
-    b.pump()
-    assert b.queue(Q).messages.count == 1
-    client.close()
-    assert [(each.body, each.count) for each in b.connect("c").subscribe("s", Q).got] == [(b"2", 2)]
-
-
-@pytest.mark.parametrize("worker", "ab")
-def test_a_kill_between_commit_and_write_loses_nothing(worker):
-    b = Broker(THREE)
-    b.connect("a").send(Q, "1")
-    client = b.connect(worker)
-    b.servers[worker].step(ClientCommands(client.conn, [Subscribe("s", (Q,))]), b.now)
-    for _ in range(20):  # until the batch with the delivery is durable
-        for name in "abc":
-            ready = b.commit(name)
-            if any(conn == client.conn for conn, _ in ready.clients):
-                b.crash(worker)
-                b.boot(worker)
-                b.pump()
-                found = b.connect("c").subscribe("s", Q).got
-                assert [(each.body, each.count) for each in found] == [(b"1", 2)]
-                return
-            b.release(name, ready)
-    raise AssertionError("nothing was delivered")
-
-
-def stopped_with_inboxes(b: Broker, client: Client, *commands: Any) -> None:
-    """The server obeys, and dies when what these commands cause is durable, but nobody has reacted to it."""
-    server = b.servers[client.server]
-    server.limits.turn_reactions = 0
-    client.do(*commands, pump=False)
-    b.commit(client.server)
-    b.reboot(client.server)
-
-
-def test_what_was_acknowledged_before_a_crash_does_not_come_again_though_its_queue_was_not_told_yet():
-    b = Broker()
-    client = b.connect().send(Q, "1", "2").subscribe("s", Q, ack="individual")
-    stopped_with_inboxes(b, client, Disposition(client.tag("1"), receipt="r"))
-    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"2", 2)]
-
-
-def test_nothing_goes_to_a_connection_that_is_gone_when_its_subscription_is_taken_up():
-    b = Broker()
-    client = b.connect().send(Q, "1")
-    stopped_with_inboxes(b, client, Subscribe("s", (Q,)))
-    assert b.queue(Q).describe()["consumers"] == 0
-    assert [(each.body, each.count) for each in b.connect().subscribe("s", Q).got] == [(b"1", 1)]
-
-
-def test_settling_twice_is_an_error():
-    b = Broker()
-    client = b.connect().send(Q, "1").subscribe("s", Q, ack="individual")
-    tag = client.tag("1")
-    client.do(Disposition(tag)).do(Disposition(tag, receipt="r"))
-    assert client.told[-1].receipt == "r" and "settled already" in client.refusals[0]
-
-
-def test_settlements_of_one_turn_are_one_message_to_each_home():
-    b = Broker(THREE)
-    b.connect("a").send(Q, *"12345")
-    client = b.connect("b").subscribe("s", Q, ack="individual")
-    client.ack(*"12345")
-    sent = [row["detail"] for row in b.records("b", "send")]
-    assert sent.count("q.settle") == 1
-
-
-def test_prefetch_is_a_hundred_by_default():
-    b = Broker()
-    b.connect().send(Q, *map(str, range(150)))
-    client = b.connect().subscribe("s", Q, ack="client")
-    assert len(client.got) == 100
-    assert len(client.ack("49").got) == 150
 
 
 # -- the end -------------------------------------------------------------------------------------------------------
