@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.lab.papers import ks_claims
+from mombroker.lab.papers import ks_claims, ks_curves
 from mombroker.lab.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Table, Value, judge
 
 SETTINGS = ("S1", "S2", "S3", "S4")
@@ -44,7 +44,7 @@ def test_a_curve_that_levels_off_does_so_on_any_grid():
         for grid in (coarse, fine):
             found = judged("steady state", rows("4", alike({x: curve(x) for x in grid})))
             assert found["verdict"] == verdict, found
-    decade = ks_claims.last_decade({x: Value(rising(x)) for x in coarse})
+    decade = ks_curves.last_decade({x: Value(rising(x)) for x in coarse})
     assert decade.mean - 1 == pytest.approx(10**0.15 - 1, rel=0.03)
     mixed = rows("4", alike({x: steady(x) for x in fine}) | {"S3": {x: rising(x) for x in fine}})
     assert judged("steady state", mixed)["verdict"] == PARTLY
@@ -240,9 +240,9 @@ def test_both_have_to_grow_linearly():
     found = rows("3", alike({n: pair(100 / n, 10 / n**0.6) for n in (10, 15, 20, 40)}))
     told = judged("almost linearly", found)
     assert told["verdict"] == PARTLY and "KS: S1 1.00" in told["measured"] and "KS': S1 1.40" in told["measured"]
-    assert ks_claims.exponent({x: Value(3 * x**0.7) for x in (1, 2, 5)}).mean == pytest.approx(0.7)
+    assert ks_curves.exponent({x: Value(3 * x**0.7) for x in (1, 2, 5)}).mean == pytest.approx(0.7)
     # Two points: log(1.1) and log(1.2) of chance, over log(2)
-    power = ks_claims.exponent({1: Value(10, 1), 2: Value(10, 2)})
+    power = ks_curves.exponent({1: Value(10, 1), 2: Value(10, 2)})
     assert power.mean == 0 and power.of == pytest.approx((0.1**2 + 0.2**2) ** 0.5 / 0.693, rel=0.001)
 
 
@@ -329,8 +329,8 @@ def test_curves_that_are_close_and_others_that_are_not(near, far, verdict):
 def test_a_curve_beside_one_of_other_points(factor, verdict):
     """A straight line over log x, so that it is the same between the points."""
     line = {x: 10 + 5 * at for at, x in enumerate((20, 200, 2000))}
-    many = {x: factor * ks_claims.between(line, x) for x in (50, 200, 1000)}
-    assert ks_claims.between(line, 20 * 10**0.5) == pytest.approx(12.5)
+    many = {x: factor * ks_curves.between(line, x) for x in (50, 200, 1000)}
+    assert ks_curves.between(line, 20 * 10**0.5) == pytest.approx(12.5)
     found = judged("more multicasts", rows("4", {"S1": line, "S4": many}))
     assert found["verdict"] == verdict and "MTT = 50, 1000" in found["why"]
     assert judged("more multicasts", by_chance(rows("4", {"S1": line, "S4": many}), 10))["verdict"] == UNKNOWN
@@ -409,7 +409,7 @@ def test_a_threshold_is_where_it_stays_crossed():
         {10: pair(10, 9), 40: pair(10, 11), 100: pair(10, 9)},
         {10: pair(10, 9), 30: pair(10, 11), 50: pair(10, 9), 100: pair(10, 11)},
     )
-    found = [ks_claims.crossing(Table(rows("3", {"S1": curve})), "S1", "ks") for curve in (above, back, twice)]
+    found = [ks_curves.crossing(Table(rows("3", {"S1": curve})), "S1", "ks") for curve in (above, back, twice)]
     assert [value and value.mean for value in found] == [10, None, 75]
     late = {10: pair(10, 9), 40: pair(10, 9), 100: pair(10, 11)}
     assert judged("comes earlier", rows("3", {"S3": above, "S4": late}))["verdict"] == FAILS

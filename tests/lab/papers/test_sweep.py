@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mombroker.core.errors import MomError
-from mombroker.lab.papers import ks, ks_claims, sweep
+from mombroker.lab.papers import ks, ks_claims, ks_curves, sweep
 from mombroker.lab.papers.base import FAILS, HOLDS, PARTLY, UNKNOWN, Missing, Table, judge
 
 PAPER = ks.PAPER
@@ -221,7 +221,7 @@ def test_thresholds_are_where_the_curves_cross():
     for setting, crossing in (("S3", 62), ("S4", 45)):
         values = {crossing - 5: (30, 20), crossing + 5: (20, 30), 100: (10, 20)}
         found += [row for row in rows("3", values) if row["setting"] == setting]
-    assert [ks_claims.crossing(Table(found), setting, "ks").mean for setting in ("S3", "S4")] == [62, 45]
+    assert [ks_curves.crossing(Table(found), setting, "ks").mean for setting in ("S3", "S4")] == [62, 45]
     assert [ks_claims.thresholds(Table(found)).verdict, ks_claims.order_of_thresholds(Table(found)).verdict] == [
         HOLDS
     ] * 2
