@@ -20,6 +20,7 @@ import mombroker
 from mombroker import store
 from mombroker.admin import reshape, supervisor
 from mombroker.admin.audit import bus as audit
+from mombroker.admin.audit import routes
 from mombroker.agents.notifications import unpack
 from mombroker.core.errors import MomError
 from mombroker.core.topology import AgentDecl, Server, Topology
@@ -330,7 +331,7 @@ def figures(stores: dict[str, Any], type: str) -> Figures:
     reactions: list[tuple[tuple[str, int], int, int]] = []
     for reader in stores.values():
         after = 0
-        while page := reader.log(after, audit.PAGE):
+        while page := reader.log(after, routes.PAGE):
             after = page[-1][0]
             for _, record in page:
                 kind, id, sent, done = record.kind, (record.origin, record.number), record.sent, record.done

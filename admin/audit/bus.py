@@ -11,45 +11,25 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
-from mombroker import ordering
+from mombroker.admin.audit import routes
+from mombroker.admin.audit.routes import LAST, PAGE, MessageId, Store
 from mombroker.admin.audit.views import Finding, Views, excused
 from mombroker.broker.message import ClientMessage
 from mombroker.core import causality, revision
-from mombroker.core.batch import InRow, ItemRow, LinkRow
 from mombroker.core.dead_letters import DEAD, LETTERS
-from mombroker.core.errors import MomError, PeerError
-from mombroker.core.gate import GATE, WAITING
 from mombroker.core.groups.bus import REFUSED
 from mombroker.core.groups.bus import TYPES as MEMBERS
 from mombroker.core.ids import home_of, identity
 from mombroker.core.journeys import NOT_HERE, Journeys
-from mombroker.core.message import decode
 from mombroker.core.meta import ARRIVING, DEPARTING, DIGEST, EPOCH, HOME, INCARNATION, PLAN, RESET
-from mombroker.core.topology import Domain, RoutingTable, Topology
-from mombroker.core.trace import Record
+from mombroker.core.topology import Topology
 from mombroker.core.words import many
 from mombroker.store.folder import STORE
 
-PAGE = 10_000
-LAST = (1 << 40) - 1  # above every id and sequence
 ENDS = ("expire", "dead", "drop", "redeliver")  # no reaction will follow, or one out of order
-
-MessageId = tuple[str, int]  # server of the send, its counter
 Pair = tuple[str, MessageId]  # an agent and a message to it
-
-
-class Store(Protocol):
-    """What is read of one server's store."""
-
-    def meta(self) -> Mapping[str, str | int]: ...
-    def log(self, after: int, limit: int) -> list[tuple[int, Record]]: ...
-    def links(self) -> list[LinkRow]: ...
-    def core(self, domain: str) -> dict[tuple[int, int], bytes]: ...
-    def queue_in(self, agent: str, after: int, upto: int, limit: int) -> list[InRow]: ...
-    def queue_out(self, link: int, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]: ...
-    def items(self, agent: str, collection: str, after: tuple[int, int] | None, limit: int) -> list[ItemRow]: ...
 
 
 @dataclass(slots=True)
@@ -161,7 +141,7 @@ def beyond(revisions: Sequence[Topology], router: str, id: MessageId, dests: Ite
     dests = list(dests)
     if len(revisions) > 1:
         return dests
-    return [agent for agent in dests if router in _servers(revisions, id[0], home_of(agent))] or dests
+    return [agent for agent in dests if router in routes.servers(revisions, id[0], home_of(agent))] or dests
 
 
 def restored(topology: Topology, stores: Mapping[str, Store]) -> list[str]:
@@ -225,7 +205,7 @@ def _read(logs: _Logs, server: str, store: Store, progress: Callable[[int], None
         logs.retired.add(server)  # it took the place of a lost store
     journeys = Journeys(server)
     further: tuple[MessageId, str] | None = None  # a message in the name of another server's client, by this record
-    for seq, record in _records(store, 0):
+    for seq, record in routes.records(store, 0):
         if seq != logs.upto[server] + 1:
             logs.retired.add(server)
             if last := logs.upto[server]:
@@ -298,12 +278,6 @@ def _note(logs: _Logs, process: str, part: int, event: causality.Event) -> None:
         logs.events[process].append(event)
 
 
-def _records(store: Store, after: int) -> Iterator[tuple[int, Record]]:
-    while page := store.log(after, PAGE):
-        yield from page
-        after = page[-1][0]
-
-
 def _cut(logs: _Logs, stores: Mapping[str, Store], found: Findings) -> list[causality.Event]:
     """The events to judge, causes first. An agent's events from the first on whose cause was not read are left out."""
     unread = _unread(logs, stores)
@@ -369,7 +343,7 @@ def _unread(logs: _Logs, stores: Mapping[str, Store]) -> set[MessageId]:
     missing = {id for _, id in logs.reacted if id not in logs.sends}
     found: set[MessageId] = set()
     for server in sorted({server for server, _ in missing if server in stores}):
-        tail = _records(stores[server], logs.upto[server])
+        tail = routes.records(stores[server], logs.upto[server])
         found.update((record.origin, record.number) for _, record in tail if record.kind == "send")
     return found & missing
 
@@ -402,16 +376,16 @@ def _search(
     logs: _Logs, revisions: Sequence[Topology], stores: Mapping[str, Store], pairs: list[Pair], found: Findings
 ) -> None:
     """Look for messages that had not arrived in the cut along their routes; those that are nowhere are lost."""
-    routes: dict[tuple[str, str], set[Pair]] = defaultdict(set)
+    ways: dict[tuple[str, str], set[Pair]] = defaultdict(set)
     for agent, id in pairs:
-        routes[id[0], home_of(logs.addresses.get((agent, id), agent))].add((agent, id))
+        ways[id[0], home_of(logs.addresses.get((agent, id), agent))].add((agent, id))
     lost = set[Pair]()
-    for (origin, final), wanted in routes.items():
-        if not stores.keys() >= _places(revisions, origin, final):
+    for (origin, final), wanted in ways.items():
+        if not stores.keys() >= routes.places(revisions, origin, final):
             found.unjudged += len(wanted)
             continue
         ids = {id for _, id in wanted}
-        for seen in _underway(revisions, stores, origin, final):
+        for seen in routes.underway(revisions, stores, origin, final):
             ids -= seen
             if not ids:
                 break
@@ -454,7 +428,7 @@ def _ended(
     there: set[Pair] = set()
     at: dict[MessageId, set[str]] = defaultdict(set)
     for server, store in stores.items() if pairs else ():
-        for _, (kind, origin, number, agent, *_) in _records(store, upto.get(server, 0)):
+        for _, (kind, origin, number, agent, *_) in routes.records(store, upto.get(server, 0)):
             if kind in ENDS and (origin, number) in ids:
                 if agent:
                     there.add((agent, (origin, number)))
@@ -462,120 +436,8 @@ def _ended(
                     at[origin, number].add(server)
     return {
         (agent, id) for agent, id in pairs
-        if (agent, id) in there or at.get(id, set()) & _servers(revisions, id[0], home_of(agent))
+        if (agent, id) in there or at.get(id, set()) & routes.servers(revisions, id[0], home_of(agent))
     }  # fmt: skip
-
-
-def _servers(revisions: Sequence[Topology], origin: str, final: str) -> set[str]:
-    """All on the ways between two servers."""
-    found = {origin}
-    for server in (origin, final):
-        if not any(server in topology.servers for topology in revisions):
-            raise MomError(
-                f"messages from or for {server} are in the logs, which the topology file has not; give the file that "
-                f"these logs were written by, or call {server} so again, if it was renamed"
-            )
-    for topology in revisions:
-        found.update(server for _, server in _path(topology, origin, final))
-    return found
-
-
-def _path(topology: Topology, origin: str, final: str) -> list[tuple[str, str]]:
-    """The hops from one server to another, none if one of them is not on the bus."""
-    if origin == final or not {origin, final} <= topology.servers.keys():
-        return []
-    return RoutingTable(topology, origin).path(final)
-
-
-def _places(revisions: Sequence[Topology], origin: str, final: str) -> set[str]:
-    """The servers where a message may be on its way: where members pass on for others, all of the domain."""
-    found = _servers(revisions, origin, final)
-    for topology in revisions:
-        for name, _ in _path(topology, origin, final):
-            if ordering.backend(topology.domains[name].backend).relays:
-                found.update(topology.domains[name].members)
-    return found
-
-
-def _underway(
-    revisions: Sequence[Topology], stores: Mapping[str, Store], origin: str, final: str
-) -> Iterator[set[MessageId]]:
-    """The messages in each place on the way from `origin` to `final`, place after place. While domains change a message
-    goes on the former way, then perhaps waits at a gate, then goes on the new one."""
-    for topology in revisions:
-        here = origin
-        for name, peer in _path(topology, origin, final):
-            domain = topology.domains[name]
-            if ordering.backend(domain.backend).relays:
-                # A packet may take any way through the members; each round in which it is not seen, it has gone on.
-                for member in domain.members * len(domain.members):
-                    yield _held(stores[member], domain, member)
-                    yield _outgoing(stores, domain, member)
-            else:
-                yield _outgoing(stores, domain, here, peer)
-                yield _held(stores[peer], domain, peer)
-            here = peer
-        for server in [origin, *(server for _, server in _path(topology, origin, final))]:
-            yield _at_the_gate(stores[server], server)
-
-
-def _at_the_gate(store: Store, server: str) -> set[MessageId]:
-    """Messages that wait until domains have changed."""
-    found: set[MessageId] = set()
-    place = None
-    while rows := store.items(f"{server}/{GATE}", WAITING, place, PAGE):
-        found |= _ids(row.body for row in rows)
-        place = (rows[-1].key, rows[-1].id)
-    return found
-
-
-def _is_of(store: Store, domain: Domain) -> bool:
-    """Does the server work under this domain, now?"""
-    digest = store.meta().get(DIGEST + domain.name)
-    return digest is None or digest == domain.digest()
-
-
-def _outgoing(stores: Mapping[str, Store], domain: Domain, me: str, peer: str = "") -> set[MessageId]:
-    """Messages in the out-queue of `me` to `peer`, or in all of its out-queues of this domain."""
-    found: set[MessageId] = set()
-    if not _is_of(stores[me], domain):
-        return found
-    for link in stores[me].links():
-        if link.domain == domain.name and link.peer == (peer or link.peer):
-            packets: list[bytes] = []
-            seq = 0
-            while page := stores[me].queue_out(link.id, seq, LAST, PAGE):
-                packets += [data for _, data in page]
-                seq = page[-1][0]
-            if packets and _is_of(stores[link.peer], domain):  # else its receiver has taken them all
-                found |= _unpacked(stores[link.peer], domain, link.peer, me, packets)
-    return found
-
-
-def _unpacked(store: Store, domain: Domain, peer: str, me: str, packets: list[bytes]) -> set[MessageId]:
-    """A packet is decoded by its receiver, who may find that it speaks of what he has never sent: hence his own core,
-    read after the packets."""
-    core = _core(domain, peer, store.core(domain.name))
-    try:
-        return _ids(core.decode(domain.index(me), data).body for data in packets)
-    except ValueError as error:
-        raise MomError(
-            f"{peer} cannot read a packet that waits for it on {me} ({error}): the store of one of them was wiped or "
-            "restored from an old copy; run `mom domain reset` for that one (docs/operate.md)"
-        ) from None
-
-
-def _held(store: Store, domain: Domain, me: str) -> set[MessageId]:
-    """Messages that came in and wait for their causes, or to be passed on."""
-    if not _is_of(store, domain):
-        return set()
-    core = _core(domain, me, store.core(domain.name))
-    return _ids(packet.body for packet, _ in [*core.held(), *core.parked()])
-
-
-def _core(domain: Domain, me: str, rows: dict[tuple[int, int], bytes]) -> ordering.Ordering:
-    options = ordering.backend(domain.backend).resolve(domain.members, domain.options)
-    return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)
 
 
 def _arrived(store: Store, server: str, pairs: set[Pair], after: int) -> set[Pair]:
@@ -584,26 +446,15 @@ def _arrived(store: Store, server: str, pairs: set[Pair], after: int) -> set[Pai
     for agent in {agent for agent, _ in pairs}:
         seq = 0
         while page := store.queue_in(agent, seq, LAST, PAGE):
-            pairs -= {(agent, id) for id in _ids(row.data for row in page)}
+            pairs -= {(agent, id) for id in routes.ids(row.data for row in page)}
             seq = page[-1].id
     place = None
     while pairs and (letters := store.items(f"{server}/{DEAD}", LETTERS, place, PAGE)):
-        dead = _ids(letter.body for letter in letters)
+        dead = routes.ids(letter.body for letter in letters)
         pairs = {pair for pair in pairs if pair[1] not in dead}
         place = (letters[-1].key, letters[-1].id)
     if pairs:
-        for _, (kind, origin, number, agent, *_) in _records(store, after):
+        for _, (kind, origin, number, agent, *_) in routes.records(store, after):
             if kind == "react" or kind in ENDS:
                 pairs.discard((agent, (origin, number)))
     return pairs
-
-
-def _ids(bodies: Iterable[bytes]) -> set[MessageId]:
-    found = set()
-    for body in bodies:
-        try:
-            message = decode(body)
-        except PeerError:
-            continue  # a packet that only carries clocks
-        found.add((message.origin, message.number))
-    return found

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mombroker.admin.audit.bus import MessageId
 from mombroker.admin.audit.export import Event, _Logs, _Pass
+from mombroker.admin.audit.routes import MessageId
 from mombroker.core.topology import Topology
 
 CARRIED = 1_000_000  # messages that are looked at for one chain

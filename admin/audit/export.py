@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 
 from mombroker.admin.analysis import files
 from mombroker.admin.audit import bus as live
-from mombroker.admin.audit.bus import ENDS, Findings, MessageId, Pair, Store
+from mombroker.admin.audit import routes
+from mombroker.admin.audit.bus import ENDS, Findings, Pair
+from mombroker.admin.audit.routes import MessageId, Store
 from mombroker.admin.audit.views import Views, excused
 from mombroker.core.causality import Judge, blamed
 from mombroker.core.groups.bus import REFUSED
@@ -225,7 +227,7 @@ class _Logs:
         if server not in self._tails:
             sent: set[MessageId] = set()
             forwarded: Counter[str] = Counter()
-            for _, (kind, origin, number, *_) in live._records(self.stores[server], self.upto.get(server, 0)):
+            for _, (kind, origin, number, *_) in routes.records(self.stores[server], self.upto.get(server, 0)):
                 if kind == "send":
                     sent.add((origin, number))
                 elif kind == "forward":
@@ -237,7 +239,7 @@ class _Logs:
         """The routers between them."""
         way = origin, home
         if way not in self._routers:
-            passed = live._servers([self.topology], *way) - set(way)
+            passed = routes.servers([self.topology], *way) - set(way)
             self._routers[way] = [each for each in passed if each in self.files and each not in self.retired]
         return self._routers[way]
 

@@ -20,6 +20,7 @@ import click
 from mombroker import ordering, store
 from mombroker.admin import supervisor
 from mombroker.admin.audit import bus as audit
+from mombroker.admin.audit import routes
 from mombroker.admin.bench.figures import Row
 from mombroker.admin.cli.output import output_options, show
 from mombroker.admin.demo import free_ports
@@ -218,7 +219,7 @@ def stores_of(topology: Topology) -> Iterator[dict[str, Any]]:
 
 def _records(reader: Any) -> Iterator[tuple[int, Any]]:
     after = 0
-    while page := reader.log(after, audit.PAGE):
+    while page := reader.log(after, routes.PAGE):
         yield from page
         after = page[-1][0]
 

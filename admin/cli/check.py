@@ -10,6 +10,7 @@ import click
 
 from mombroker import store
 from mombroker.admin.audit import bus as audit
+from mombroker.admin.audit import routes
 from mombroker.admin.cli import options
 from mombroker.admin.cli.output import echo_json, output_options, show, show_one
 from mombroker.admin.cli.progress import Bar
@@ -168,10 +169,10 @@ def _unseen(topology: "Topology", found: audit.Findings) -> list[str]:
 def describe(found: audit.Findings) -> dict[str, Any]:
     """The findings as plain values; a message is written `server#number`."""
 
-    def name(id: audit.MessageId) -> str:
+    def name(id: routes.MessageId) -> str:
         return f"{id[0]}#{id[1]}"
 
-    def pairs(findings: list[tuple[str, audit.MessageId]]) -> list[dict[str, str]]:
+    def pairs(findings: list[tuple[str, routes.MessageId]]) -> list[dict[str, str]]:
         return [{"agent": str(agent), "message": name(id)} for agent, id in findings]
 
     return {
