@@ -11,7 +11,7 @@ from setuptools import setup
 
 COMPILED = {
     "core": "arrivals batch causality collection domain_channel gate ids inbox link message natives transaction turns",
-    "stomp": "frames protocol replies requests session unsettled",
+    "stomp": "frames protocol replies requests session settings unsettled",
     "broker": "native properties",
     "broker/authors": "consumers",
     "broker/groups": "group members",

@@ -41,7 +41,7 @@ from mombroker.net.tidying import tidy
 from mombroker.net.verbs import ProcessVerbs
 from mombroker.net.watchdog import Committing, Running
 from mombroker.stomp.protocol import Stomp
-from mombroker.stomp.session import Settings
+from mombroker.stomp.settings import Settings
 from mombroker.store import folder
 from mombroker.store.sqlite import SqliteStore
 

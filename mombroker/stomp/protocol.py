@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mombroker.stomp.session import VERSIONS, Session, Settings
+from mombroker.stomp.session import VERSIONS, Session
+from mombroker.stomp.settings import Settings
 
 
 @dataclass(slots=True)

@@ -1,25 +1,28 @@
-"""What the headers of SEND and SUBSCRIBE ask for, in the dialects of several brokers. Raises FrameError throughout."""
+"""What headers ask for: those of SEND and SUBSCRIBE in the dialects of brokers. Raises FrameError throughout."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
 from mombroker.broker import destinations
-from mombroker.broker.commands import MAX_PREFETCH, Send, Subscribe
+from mombroker.broker.commands import MAX_PREFETCH, MODIFIED, REJECTED, RELEASED, REQUEUED, Send, Subscribe
 from mombroker.broker.names import MAX_NAME
+from mombroker.broker.shapes import getter
 from mombroker.broker.texts import boolean
 from mombroker.core import times
 from mombroker.core.trace import traceparent
 from mombroker.stomp import foreign
 from mombroker.stomp.foreign import SEND, SUBSCRIBE
-from mombroker.stomp.frames import FrameError
+from mombroker.stomp.frames import Frame, FrameError
 from mombroker.stomp.headers import SAID
 
 ACKS = {"auto": "auto", "client": "client", "client-individual": "individual"}
 KINDS = {"": "", "ANYCAST": "queue:", "MULTICAST": "topic:"}
+MAX_BEAT_MS = 86_400_000
 MAX_DIGITS = 18
 MAX_KEY = 1_000
 _MESSAGE_ID = re.compile(r"[!-.0-9;-\[\]-~]{1,100}")  # means itself in every version, and ends before a "/"
@@ -170,6 +173,22 @@ def options(command: Send, headers: dict[str, str], now: Callable[[], int]) -> N
         command.dedup = (key("_AMQ_DUPL_ID", given), 0)
 
 
+Values = tuple[Any, ...]
+# Known.told, and what equal frames have in common: the values before the body (the destination), between body and
+# receipt (the last is the destination as it was written), and behind that.
+Model = tuple[dict[str, str], Values, Values, Values]
+_FIELDS = [each.name for each in fields(Send)]
+_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
+_values = getter(*_FIELDS)
+assert _BODY == _FIELDS.index("destination") + 1 == 1 and _RECEIPT == _FIELDS.index("shown") + 1, "see Model"
+
+
+def model_of(told: dict[str, str], command: Send) -> Model:
+    """What later frames that are equal to that of this command have in common."""
+    values = _values(command)
+    return told, values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
+
+
 # -- SUBSCRIBE -----------------------------------------------------------------------------------------------------
 
 
@@ -277,3 +296,31 @@ def check_name(what: str, name: str) -> None:
     """Of a client or subscription: it becomes the name of an agent, as that of a destination does."""
     if len(name) > MAX_NAME or not name.isprintable():
         raise FrameError(f"{what} has at most {MAX_NAME} printable characters")
+
+
+# -- other frames --------------------------------------------------------------------------------------------------
+
+
+def heart_beat(text: str) -> tuple[int, int]:
+    """In ms: as often the client can send one, and wants one."""
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise FrameError(f"heart-beat must be two numbers of milliseconds, not {text[:40]!r}")
+    x, y = (min(MAX_BEAT_MS, number("heart-beat", part.strip(" "))) for part in parts)
+    return x, y
+
+
+def given_back(headers: dict[str, str]) -> str:
+    """The outcome that a NACK means."""
+    requeue = flag(headers, "requeue") if "requeue" in headers else None
+    if flag(headers, "unseen"):
+        return RELEASED
+    return MODIFIED if requeue is None else REQUEUED if requeue else REJECTED
+
+
+def transaction_of(frame: Frame) -> str:
+    """The name of the one that a BEGIN, COMMIT or ABORT is of."""
+    name = frame.headers.get("transaction")
+    if not name:
+        raise FrameError(f"{frame.command} needs a transaction")
+    return key("transaction", name)

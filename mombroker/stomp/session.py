@@ -7,16 +7,11 @@ Open transactions live here, and which deliveries the client may still settle; c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
-from mombroker import __version__
-from mombroker.broker import destinations, selectors, transactions
+from mombroker.broker import destinations, selectors
 from mombroker.broker.commands import (
-    MODIFIED,
-    REJECTED,
-    RELEASED,
-    REQUEUED,
     Ask,
     BrowseEnd,
     Command,
@@ -40,61 +35,25 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.destinations import AGENT, DestinationError
 from mombroker.broker.properties import PropertyError
-from mombroker.broker.shapes import getter
 from mombroker.broker.transactions import Step, TransactionError, Transactions
 from mombroker.core.times import MS
 from mombroker.stomp import foreign, replies, requests
-from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Known, Limits, Parser, encode
+from mombroker.stomp.frames import BEFORE_LOGIN, Frame, FrameError, Known, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12, head_of
-from mombroker.stomp.requests import CONTROL, OPTIONS, Now, flag, number
+from mombroker.stomp.requests import CONTROL, OPTIONS, Model, Now, flag, model_of
+from mombroker.stomp.settings import Settings
 from mombroker.stomp.unsettled import Unsettled
 
 VERSIONS = (V10, V11, V12)
 MAX_EARLY = 128 * 1024  # bytes behind CONNECT before the login is answered
 MAX_RUN = 100  # messages that are one command, behind the first
 MAX_NOTED = 20  # headers of other brokers that a session speaks of
-MAX_BEAT_MS = 86_400_000
 MARK_BYTES = 256 * 1024  # of input between two marks
 MAX_MARKS = 4  # without an answer; then the session is full
 MAX_MARKS_SETTLING = 64  # as long as the client holds deliveries: what settles them may be behind what waits
 
-Values = tuple[Any, ...]
-# Known.told, and what equal frames have in common: the values before the body (the destination), between body and
-# receipt (the last is the destination as it was written), and behind that.
-Model = tuple[dict[str, str], Values, Values, Values]
-_FIELDS = [each.name for each in fields(Send)]
-_BODY, _RECEIPT = _FIELDS.index("body"), _FIELDS.index("receipt")
-_values = getter(*_FIELDS)
-assert _BODY == _FIELDS.index("destination") + 1 == 1 and _RECEIPT == _FIELDS.index("shown") + 1, "see Model"
-
 # Receipts that we ask for ourselves; no client can, since no header holds a NUL.
 LAST, MARK = "\0last", "\0mark"
-
-
-@dataclass(slots=True)
-class Settings:
-    """What a listener grants its sessions. Times in ms.
-
-    server       how it calls itself in CONNECTED; empty: not at all
-    persistent   what a SEND without that header is
-    """
-
-    server: str = f"mombroker/{__version__}"
-    limits: Limits = field(default_factory=Limits)
-    transactions: transactions.Limits = field(default_factory=transactions.Limits)
-    beat_send: int = 1_000  # we can send a beat so often, and
-    beat_expect: int = 1_000  # take one so often: what is agreed on is the client's, unless that is shorter
-    subscriptions: int = 1_000
-    persistent: bool = True
-    type_headers: bool = False
-
-    def told(self) -> str:
-        """The limits, for CONNECTED."""
-        frame = self.limits
-        return (
-            f"headers={frame.headers},line={frame.line},head={frame.head},body={frame.body},"
-            f"transactions={self.transactions.open},subscriptions={self.subscriptions}"
-        )
 
 
 @dataclass(slots=True)
@@ -270,7 +229,7 @@ class Session:
             self.version = common[-1]
             if frame.body and self.version != V10:
                 raise FrameError(f"a {frame.command} frame has no body")
-        cx, cy = _beat(headers.get("heart-beat", "0,0"))
+        cx, cy = requests.heart_beat(headers.get("heart-beat", "0,0"))
         sx, sy = self._beats()
         self.expect_every = max(cx, sy) if cx and sy else 0
         self.send_every = max(sx, cy) if sx and cy else 0
@@ -345,7 +304,7 @@ class Session:
             self.commands.append(command)
             if known is not None:
                 simple = kind is Send and "reply-to" not in headers  # which may need a subscription
-                known.memo = _model(known.told, command) if simple else None
+                known.memo = model_of(known.told, command) if simple else None
 
     def _elsewhere(self, known: Known, model: Model) -> Model | None:
         """What frames mean that differ from those of the model in their destination. None: they need a closer look.
@@ -465,7 +424,7 @@ class Session:
         tag = self._tag(frame.command, headers)
         command = Disposition(tag)
         if frame.command == "NACK":
-            command.outcome = _given_back(headers)
+            command.outcome = requests.given_back(headers)
         if "transaction" in headers:
             self._into(headers, command)
             self.commands.append(Uncommitted(tag))
@@ -510,12 +469,12 @@ class Session:
         return tag
 
     def _begin(self, frame: Frame) -> None:
-        self.transactions.begin(_transaction(frame))
+        self.transactions.begin(requests.transaction_of(frame))
         self._sync(frame.headers)
 
     def _commit(self, frame: Frame) -> None:
         steps: list[Step] = []
-        for step in self.transactions.end(_transaction(frame)):
+        for step in self.transactions.end(requests.transaction_of(frame)):
             if not isinstance(step, Send):
                 if step.tag not in self.unsettled.given:
                     continue  # settled meanwhile, or by a later cumulative one of this transaction
@@ -524,7 +483,7 @@ class Session:
         self.commands.append(Transact(steps, frame.headers.get("receipt")))
 
     def _abort(self, frame: Frame) -> None:
-        self.transactions.end(_transaction(frame))
+        self.transactions.end(requests.transaction_of(frame))
         self._sync(frame.headers)
 
     def _into(self, headers: dict[str, str], step: Step, size: int = 0) -> None:
@@ -607,34 +566,6 @@ class Session:
         self.unsettled.check()
         self.transactions.check()
         assert self.state == "open" or not self.transactions.open, "transactions outlive the session"
-
-
-def _model(told: dict[str, str], command: Send) -> Model:
-    values = _values(command)
-    return told, values[:_BODY], values[_BODY + 1 : _RECEIPT], values[_RECEIPT + 1 :]
-
-
-def _beat(text: str) -> tuple[int, int]:
-    parts = text.split(",")
-    if len(parts) != 2:
-        raise FrameError(f"heart-beat must be two numbers of milliseconds, not {text[:40]!r}")
-    x, y = (min(MAX_BEAT_MS, number("heart-beat", part.strip(" "))) for part in parts)
-    return x, y
-
-
-def _given_back(headers: dict[str, str]) -> str:
-    """The outcome that a NACK means."""
-    requeue = flag(headers, "requeue") if "requeue" in headers else None
-    if flag(headers, "unseen"):
-        return RELEASED
-    return MODIFIED if requeue is None else REQUEUED if requeue else REJECTED
-
-
-def _transaction(frame: Frame) -> str:
-    name = frame.headers.get("transaction")
-    if not name:
-        raise FrameError(f"{frame.command} needs a transaction")
-    return requests.key("transaction", name)
 
 
 _HANDLERS: dict[str, Callable[[Session, Frame], None]] = {

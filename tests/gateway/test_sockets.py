@@ -25,7 +25,7 @@ from mombroker.gateway.users import Logins
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V12
 from mombroker.stomp.protocol import Stomp
-from mombroker.stomp.session import Settings
+from mombroker.stomp.settings import Settings
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
 

@@ -9,7 +9,7 @@ from mombroker.gateway.users import Logins, hashed
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V12
 from mombroker.stomp.protocol import Stomp
-from mombroker.stomp.session import Settings
+from mombroker.stomp.settings import Settings
 
 SEND = encode("SEND", [("destination", "/queue/a")], b"x")
 

@@ -6,7 +6,8 @@ from mombroker.broker.commands import AcceptRun, Delivery, Receipt, SendRun, Syn
 from mombroker.broker.message import ClientMessage
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12
-from mombroker.stomp.session import LAST, Session, Settings
+from mombroker.stomp.session import LAST, Session
+from mombroker.stomp.settings import Settings
 
 VERSIONS = (V10, V11, V12)
 MS = 1_000_000
