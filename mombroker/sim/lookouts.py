@@ -3,11 +3,13 @@ well. Whether they were told all that, and nothing twice, is judged by what all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from mombroker.broker.groups.group import Group
+from mombroker.broker.session.service import Sessions
 from mombroker.core.ids import home_of
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.partners import WATCH
@@ -16,6 +18,7 @@ from mombroker.sim.world import MS, SECOND
 PERIOD = 40 * MS  # between two questions of a home
 LONG = 6  # periods that the others wait for a guard that is not waited for for ever
 OUTAGE = 16  # periods; a server is down for them behind three
+PATIENCE = 1000  # periods until a home must know who is up or down
 Logs = Mapping[str, list[list[Any]]]
 
 
@@ -59,9 +62,14 @@ class Lookouts:
             self.begin = Moment(logs(), _ids(cluster))
             node.crash()
             self._wait(cluster)
+            if self._late(cluster, lambda: _up(cluster, self.server)):  # an answer of it was on its way all the time
+                self._wait(cluster)
             self.end = Moment(logs(), _ids(cluster))
             node.boot()
-            self._wait(cluster, 4)
+            down = _down(cluster)
+            self._wait(cluster, 3)
+            self._late(cluster, lambda: down & _down(cluster))  # their answers may take longer than that
+            self._wait(cluster)
         self.quiet = _ids(cluster)
         cluster.make_room()  # the one that was down may refuse again
         for _ in range(2):
@@ -71,6 +79,17 @@ class Lookouts:
 
     def _wait(self, cluster: Cluster, times: int = 1) -> None:
         cluster.world.run(cluster.world.now + times * OUTAGE * PERIOD)
+
+    def _late(self, cluster: Cluster, left: Callable[[], set[tuple[str, str]]]) -> bool:
+        """Wait until none of these, a home and a server, is left. Was one?"""
+        waits = left()
+        late = bool(waits)
+        for _ in range(PATIENCE):
+            if not waits:
+                break
+            cluster.world.run(cluster.world.now + PERIOD)
+            waits &= left()
+        return late
 
     # -- judgement -----------------------------------------------------------------------------------------------------
 
@@ -156,6 +175,27 @@ class Lookouts:
         """Has it its last view, with all that it needs, and nobody wants it out?"""
         views = [entry[3] for entry in log if entry[:2] == ["v", WATCH]]
         return agent not in self.excluded and ["l", WATCH] not in log and bool(views) and agent in views[-1]
+
+
+def _homes(cluster: Cluster) -> Iterator[Group]:
+    """Of group `watch`, on servers that are up."""
+    for node in cluster.nodes.values():
+        clients = node.server.clients
+        assert isinstance(clients, Sessions)
+        home = clients.natives.agents.get(f"{node.name}/group:{WATCH}")
+        if node.up and isinstance(home, Group):
+            yield home
+
+
+def _down(cluster: Cluster) -> set[tuple[str, str]]:
+    """Each home with a server of members that is down, as far as it knows."""
+    return {(home.id, server) for home in _homes(cluster) for server in home.lookout.down}
+
+
+def _up(cluster: Cluster, server: str) -> set[tuple[str, str]]:
+    """Each home that asks this server, and takes it to be up."""
+    asks = [home for home in _homes(cluster) if home.lookout.wants and server in home.servers_of_members()]
+    return {(home.id, server) for home in asks if server not in home.lookout.down}
 
 
 @dataclass(slots=True)

@@ -1,0 +1,69 @@
+"""Who is told who is down, where it takes long until a home can know."""
+
+from random import Random
+
+import pytest
+
+from mombroker.broker.groups.lookout import Lookout
+from mombroker.broker.groups.notes import MemberUp
+from mombroker.core.topology import Domain, Server, Topology
+from mombroker.sim.cluster import Cluster
+from mombroker.sim.faults import Faults
+from mombroker.sim.groups import Groups
+from mombroker.sim.lookouts import PERIOD
+from mombroker.sim.partners import Partner
+from mombroker.sim.world import MS, SECOND, World
+
+
+class Two(Groups):
+    """A guard on each of two servers."""
+
+    def __init__(self, seed):
+        super().__init__(Random(seed), 0, destinations=False, guarded=True)
+        self.ids, self.opener = ["s0/p0", "s1/p2"], "s0/p0"
+
+    def agents(self):
+        return [self._declared(id, Partner, {"known": self.ids, "destinations": False}) for id in self.ids]
+
+
+def judged(seed, there, back):
+    """The server that was down, and what is wrong, where a message from s0 takes as long as `there`, ms, at least, and
+    one to it as `back`."""
+    work = Two(seed)
+    servers = {name: Server(name, "127.0.0.1", port, None, name) for port, name in enumerate(("s0", "s1"), 20_000)}
+    topology = Topology(
+        "sim", servers, {"d0": Domain("d0", tuple(servers))}, work.agents(), registry="s0", allow=("mombroker",),
+        limits={"probe_ns": PERIOD},
+    )  # fmt: skip
+    cluster = Cluster(World(seed), topology, Faults(latency=MS, commit=MS, notice=300 * MS), work)
+    for node in cluster.nodes.values():
+        node.boot()
+    cluster.world.run(cluster.world.now + SECOND)
+    cluster.network.base = {("s0", "s1"): there * MS, ("s1", "s0"): back * MS}
+    cluster.world.run(cluster.world.now + 10 * SECOND)
+    work.lookouts.settle(cluster, lambda: work.logs(cluster), True)
+    cluster.world.run(cluster.world.now + 10 * SECOND)
+    return work.lookouts.server, [*work.lookouts.faults(work.logs(cluster), False)]
+
+
+@pytest.mark.parametrize(
+    "seed, there, back, down", [(1, 500, 500, "s0"), (5, 500, 500, "s1"), (5, 1, 500, "s1"), (11, 1, 600, "s1")]
+)
+def test_long_ways_are_waited_for(seed, there, back, down):
+    """After the outage an answer takes longer than four more: the one of s1, and where s0, the home, was down itself.
+    With the last seed one from before the outage comes when that would have ended."""
+    assert judged(seed, there, back) == (down, [])
+
+
+@pytest.mark.parametrize(
+    "back, wrong", [(1, "s0 has not told s0/p0 that s1 is up again"), (500, "s0 has told that s1 is down twice")]
+)
+def test_who_is_not_told_that_a_server_is_up_again_is_found(back, wrong, monkeypatch):
+    tell = Lookout._tell
+
+    def tells(lookout, note, agents):
+        if not isinstance(note, MemberUp):
+            tell(lookout, note, agents)
+
+    monkeypatch.setattr(Lookout, "_tell", tells)
+    assert wrong in judged(5, 1, back)[1]
