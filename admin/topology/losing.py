@@ -192,8 +192,9 @@ def carry_out(asker: Asker, made: Plan, lost: list[str], patience: float = PATIE
 
 
 def _waits(asker: Asker, made: Plan, lost: list[str]) -> list[str]:
-    """What is still to happen, a phrase each. Raises MomError for what does not happen by itself."""
-    waits, decided, free = [], set[str](), set[str]()
+    """What is still to happen, a phrase each. Raises MomError for what does not happen by itself. Who shares no domain
+    with a server that was lost before knows of that loss alone until the registry has decided this one."""
+    waits, rows = list[str](), dict[str, list[dict[str, Any]]]()
     for domain, members in made.left.items():
         for member in members:
             try:
@@ -201,11 +202,16 @@ def _waits(asker: Asker, made: Plan, lost: list[str]) -> list[str]:
             except MomError as error:
                 waits.append(str(error))
                 continue
-            decided |= {name for name in lost if found["lost"].get(name, {}).get("behind")}
-            free |= {name for name in lost if found["lost"].get(name, {}).get("free")}
+            for name in [name for name in lost if name in found["lost"]]:
+                rows.setdefault(name, []).append(found["lost"][name])
             if found["epochs"][domain] < made.epoch:
-                rows = [row["waits_for"] for row in found["under_way"] if row["domain"] == domain and row["waits_for"]]
-                waits.append(f"{member} waits for {listed(rows[0]) if rows else 'the others'}")
+                away = [row["waits_for"] for row in found["under_way"] if row["domain"] == domain and row["waits_for"]]
+                waits.append(f"{member} waits for {listed(away[0]) if away else 'the others'}")
+    last = {name: max(row["epoch"] for row in those) for name, those in rows.items()}
+    decided, free = (
+        {name for name, those in rows.items() if any(row[what] and row["epoch"] == last[name] for row in those)}
+        for what in ("behind", "free")
+    )
     if missing := set(lost) - decided:
         empty = [{*domain.members} for domain in asker.topology.domains.values() if {*domain.members} <= {*lost}]
         between = sorted(name for those in empty if those & missing for name in those & free)

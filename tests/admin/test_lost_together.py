@@ -75,3 +75,17 @@ def test_a_loss_of_one_more_begins_anew_where_the_first_one_is_over(bus):
     for name in "de":
         replace_store(bus, name, "c")
     everyone_hears(bus, "after")
+
+
+def test_a_router_that_was_lost_before_is_not_decided_by_that(bus):
+    """a has heard of the first loss of c, and shares no domain with it."""
+    bus.crash("c")
+    assert lost(bus, "c") == {"y": 1, "z": 1}
+    replace_store(bus, "c", "b")
+    assert bus.servers["a"].lost.known["c"] == (1, "b")
+    assert without_b_and_c(bus) == (2, "")
+    replace_store(bus, "b", "a", joins="a")
+    assert lost(bus, "c") == {"y": 3, "z": 3}
+    replace_store(bus, "c", "b")
+    assert {server.lost.known["c"] for server in bus.servers.values()} == {(3, "b")}
+    everyone_hears(bus, "after")
