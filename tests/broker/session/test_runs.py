@@ -148,6 +148,7 @@ def test_a_run_is_one_piece_for_the_only_consumer_if_that_takes_whatever_comes(s
     assert takes == (whole or wanted == {"browser": True}) and taker.texts == ["1", "2", "3"] * whole
 
 
+@pytest.mark.interpreted
 def test_what_waits_is_given_in_one_piece_up_to_what_differs_or_has_gone(monkeypatch):
     b = Broker()
     sender = b.connect().send(Q, "0")
