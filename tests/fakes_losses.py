@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mombroker.broker.message import ClientMessage
-from mombroker.broker.session.service import Sessions
+from mombroker.broker.session.orphans import Orphans
 from mombroker.broker.wire import note_of
 from mombroker.core.loss_reports import Loss
 from mombroker.core.losses import Losses
@@ -64,10 +64,10 @@ def sent_anew(bury: Method) -> Method:
 def sent_on(follow: Method) -> Method:
     """What comes to a queue's former home is sent on to whoever has the name by now."""
 
-    def on(sessions: Sessions, message: Any, agent: str, to: str) -> bool:
+    def on(orphans: Orphans, message: Any, agent: str, to: str) -> bool:
         if message.type != ClientMessage.wire:
-            return bool(follow(sessions, message, agent, to))
-        sessions.natives.post(message.source, to, note_of(message).copy())
+            return bool(follow(orphans, message, agent, to))
+        orphans.natives.post(message.source, to, note_of(message).copy())
         return True
 
     return on

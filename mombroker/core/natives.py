@@ -64,8 +64,6 @@ class Clients(Protocol):
     def named(self, name: str) -> None: ...  # it is known now, or no longer
     def room(self) -> None: ...  # the server takes work again
     def host(self, agent: str) -> NativeAgent | None: ...  # one that is made when something comes for it
-    def inside(self, message: Message, agent: str) -> Iterator[Message]: ...  # those that it takes to an agent
-    def orphan(self, message: Message, agent: str) -> bool: ...  # nobody is there: True if that needs no dead letter
     def lost(self, server: str) -> None: ...  # with all that it held and knew
     def left(self, server: str) -> None: ...  # it is not of this bus any more
     def cut_off(self, servers: set[str]) -> None: ...  # what was under way between us and these may be lost
@@ -77,12 +75,21 @@ class Clients(Protocol):
     def groups(self) -> Groups: ...  # of agents
     @property
     def questions(self) -> Asked: ...  # what clients have asked agents
+    @property
+    def orphans(self) -> Orphans: ...  # what comes for those who are not there
 
     leaving: Callable[[], bool]  # is it us who leaves the bus? Then nobody may connect
 
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator
+
+
+class Orphans(Protocol):
+    """What comes for agents that are not there any more, or live elsewhere (broker/session/orphans.py)."""
+
+    def inside(self, message: Message, agent: str) -> Iterator[Message]: ...  # those that it takes to an agent
+    def settle(self, message: Message, agent: str) -> bool: ...  # True: it needs no dead letter
 
 
 class Asked(Protocol):

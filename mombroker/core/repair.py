@@ -61,7 +61,7 @@ def give_up(server: AgentServer, found: list[Undelivered]) -> list[Undelivered]:
     """
     dead = []
     for message, agent, reason in found:
-        if not server.clients.orphan(message, agent):
+        if not server.clients.orphans.settle(message, agent):
             server.dead_letters.bury(message, agent, reason, "ReactionFailed")
             dead.append((message, agent, reason))
     return dead

@@ -139,7 +139,8 @@ class AgentServer:
         groups.bind(self.engine.hand_over, self.engine.name_known, self.engine.rows_of, self.engine.inbox)
         groups.moving = self.departures.leaving.__contains__
         self.clients.leaving = self.arrivals.leaving = self.change.leaving
-        self.dead_letters.settle, self.dead_letters.inside = self.clients.orphan, self.clients.inside
+        orphans = self.clients.orphans
+        self.dead_letters.settle, self.dead_letters.inside = orphans.settle, orphans.inside
         self.names.is_here, self.newcomers.begun = self._is_here, self.engine.tables_came
         self.names.on_known, self.names.on_change = self.engine.name_known, self.clients.named
         self.engine.recover()

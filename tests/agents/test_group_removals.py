@@ -9,7 +9,7 @@ import pytest
 from mombroker.agents.testing import Bus
 from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.notes import State
-from mombroker.broker.session.service import Sessions
+from mombroker.broker.session.orphans import Orphans
 from tests.agents.test_groups import THREE, Do, told
 from tests.fakes_groups import broken
 
@@ -144,8 +144,8 @@ def test_who_has_given_up_more_often_waits_for_longer_whoever_else_joins_again()
 
 def test_a_word_on_what_it_has_asked_before_it_asked_again_says_nothing_of_that(monkeypatch):
     """The group is made again on its server between the two."""
-    asked, orphan = list[str](), Sessions.orphan
-    monkeypatch.setattr(Sessions, "orphan", lambda self, *args: [asked.append(args[1]), orphan(self, *args)][1])
+    asked, settle = list[str](), Orphans.settle
+    monkeypatch.setattr(Orphans, "settle", lambda self, *args: [asked.append(args[1]), settle(self, *args)][1])
     bus = Bus(THREE)
     told(bus, "y", "join")
     bus.cut("a", "c")  # so c does not hear that it is gone

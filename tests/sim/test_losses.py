@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from mombroker.admin.audit.bus import Findings, audit
-from mombroker.broker.session.service import Sessions
+from mombroker.broker.session.orphans import Orphans
 from mombroker.core import undelivered
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.losses import Losses
@@ -70,7 +70,7 @@ def taken_out_under_load(seed: int) -> tuple[list[str], Findings]:
 def test_what_is_sent_on_to_a_queue_that_was_made_anew_comes_too_late():
     wrong, found = taken_out_under_load(1)
     assert not wrong and found.clean and found.reactions
-    with patch.object(Sessions, "_follow", fakes.sent_on(Sessions._follow)):
+    with patch.object(Orphans, "_follow", fakes.sent_on(Orphans._follow)):
         wrong, found = taken_out_under_load(1)
     assert any("before" in line for line in wrong)
     assert found.violations and not (found.unsent or found.duplicates or found.lost)

@@ -316,7 +316,8 @@ def test_a_receipt_that_a_loss_has_taken_from_a_queue_that_is_there_does_not_end
     while "b/queue:orders" not in b.servers["b"].natives.agents:
         assert not rounds(b, 1), "it moves"
     receipt = new_message(b.servers["b"].tx, "b/queue:orders", ("a/queue:orders",), Taken.wire, b"")
-    assert b.servers["a"].clients.orphan(receipt, "a/queue:orders")  # it had waited for what only a lost server had
+    # It had waited for what only a lost server had.
+    assert b.servers["a"].clients.orphans.settle(receipt, "a/queue:orders")
     b.pump()
     assert home(b) == "b" and here(b).messages.count == 1
 
