@@ -144,8 +144,38 @@ class SendRun:
         return found
 
 
+@dataclass(slots=True)
+class SendRound:
+    """Messages that a client sends in a row to queues in turn: they differ in destination, body and receipt alone, and
+    `model` is the first of them.
+
+    places  `destination` and `shown` of each
+    """
+
+    model: Send
+    places: list[tuple[str, str]]
+    bodies: list[bytes]
+    receipts: list[str]
+    receipt: str | None = None  # as of a run
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
+
+    def singles(self) -> list[Send]:
+        """The same, one by one."""
+        found, values = [], list(_values(self.model))
+        for (values[_DESTINATION], values[_SHOWN]), values[_BODY], values[_RECEIPT] in zip(
+            self.places, self.bodies, self.receipts, strict=True
+        ):
+            found.append(Send(*values))
+        return found
+
+
 _FIELDS = [each.name for each in fields(Send)]
-_BODY, _RECEIPT, _MESSAGE, _FORM = map(_FIELDS.index, ("body", "receipt", "message", "form"))
+_DESTINATION, _SHOWN, _BODY, _RECEIPT, _MESSAGE, _FORM = map(
+    _FIELDS.index, ("destination", "shown", "body", "receipt", "message", "form")
+)
 _values = getter(*_FIELDS)
 
 
@@ -291,9 +321,10 @@ class Disconnect:
     receipt: str | None = None
 
 
+RUNS = (SendRun, SendRound, AcceptRun)  # what has several in it
 Command = (
-    Send | SendRun | Subscribe | Unsubscribe | Find | MakeTemporary | Disposition | AcceptRun | Uncommitted | Flow
-    | Transact | Sync | Disconnect
+    Send | SendRun | SendRound | Subscribe | Unsubscribe | Find | MakeTemporary | Disposition | AcceptRun | Uncommitted
+    | Flow | Transact | Sync | Disconnect
 )  # fmt: skip
 
 

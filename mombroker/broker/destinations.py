@@ -15,6 +15,7 @@ class DestinationError(MomError):
     receipt = None  # as FrameError has it
 
 
+QUEUE = "queue:"
 AGENT = "agent:"  # of what nobody can consume from
 PREFIXES = {
     "/queue/": "queue:",
@@ -51,6 +52,15 @@ def one(shown: str, asked: str = "") -> str:
     if _wild(name):
         raise DestinationError(f"a SEND goes to one destination, and {shown[:80]!r} has a wildcard")
     return kind + name
+
+
+def queue(shown: str) -> str | None:
+    """The broker's name of a queue that is everybody's; None for any other destination, or what is none."""
+    try:
+        destination = one(shown)
+    except DestinationError:  # as for one that is temporary
+        return None
+    return destination if destination.startswith(QUEUE) else None
 
 
 @lru_cache(10_000)

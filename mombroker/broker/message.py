@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
@@ -163,7 +163,7 @@ class ClientMessage(Note):
 
 SHAPE = SHAPES[ClientMessage]
 PUT = SHAPE.names
-BODY, MESSAGE, FORM = map(PUT.index, ("body", "message", "form"))
+DESTINATION, SHOWN, BODY, MESSAGE, FORM = map(PUT.index, ("destination", "shown", "body", "message", "form"))
 WIRE = array(len(PUT))
 
 
@@ -183,6 +183,15 @@ def maker(source: type[Any], *given: str) -> Callable[..., ClientMessage]:
         f"lambda source, {', '.join(given)}: ClientMessage({', '.join(values)})", {"ClientMessage": ClientMessage}
     )
     return made
+
+
+def in_turn(
+    model: ClientMessage, places: Iterable[tuple[str, str]], bodies: Iterable[bytes]
+) -> Iterator[ClientMessage]:
+    """Messages like this one, each with its own destination, `shown` and body."""
+    values = list(SHAPE.values(model))
+    for (values[DESTINATION], values[SHOWN]), values[BODY] in zip(places, bodies, strict=True):
+        yield ClientMessage(*values)
 
 
 @dataclass(slots=True, eq=False)

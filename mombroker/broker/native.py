@@ -55,6 +55,9 @@ class Native:
 
     def flush(self) -> None: ...
 
+    def flush_part(self, part: Any) -> None:
+        self.flush()
+
     def alarm(self) -> None: ...
 
     def damaged(self, damage: Damage) -> None:

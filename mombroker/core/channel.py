@@ -274,29 +274,26 @@ class Channel:
         tx = self.tx
         return Message(tx.name, tx.new_id(), source, to, note.wire, b"", tx.now, 0, BOUNCE, b"", note, note.size)
 
-    def send_now(self, source: str, native: Native, *notes: Note) -> None:
-        """Send notes to one of our own native agents, which takes each at once if nothing is in its way.
+    def send_now(self, source: str, native: Native, note: Note) -> None:
+        """Send a note to one of our own native agents, which takes it at once if nothing is in its way.
 
         Not to be called while another one is at work, which might not expect that this one changes.
         """
         tx, agent, engine = self.tx, native.id, self.engine
-        now, name, dests = tx.now, tx.name, (native.id,)
-        held = bool(self.gate.own) or (bool(self.owning) and self._own_wait())
-        for note in notes:
-            number, size, kind = tx.new_id(), note.size, note.wire
-            message = Message(name, number, source, dests, kind, b"", now, 0, BOUNCE, b"", note, size)
-            if held or not engine.idle(agent):
-                self.send(message)
-                continue
-            self.sent += 1
-            tx.urgency = tx.urgency or LINGER
-            if self._logs:
-                log, told = tx.rows.log, self._notes
-                if not log or log[-1] is not told or told.now != now:
-                    told = self._notes = trace.Notes(name, now)
-                    log.append(told)
-                told.told.append((number, source, agent, kind, size))
-            engine.react_now(native, message)
+        now, number, size, kind = tx.now, tx.new_id(), note.size, note.wire
+        message = Message(tx.name, number, source, (agent,), kind, b"", now, 0, BOUNCE, b"", note, size)
+        if self.gate.own or (self.owning and self._own_wait()) or not engine.idle(agent):
+            self.send(message)
+            return
+        self.sent += 1
+        tx.urgency = tx.urgency or LINGER
+        if self._logs:
+            log, told = tx.rows.log, self._notes
+            if not log or log[-1] is not told or told.now != now:
+                told = self._notes = trace.Notes(tx.name, now)
+                log.append(told)
+            told.told.append((number, source, agent, kind, size))
+        engine.react_now(native, message)
 
     def _own_wait(self) -> bool:
         """Copies for agents of ours are on their way, which others must not overtake."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from mombroker.core.transaction import Transaction
 
@@ -12,6 +12,7 @@ class Flushed(Protocol):
     id: str
 
     def flush(self) -> None: ...
+    def flush_part(self, part: Any) -> None: ...
 
 
 class Turns:
@@ -20,7 +21,8 @@ class Turns:
     3. One that is forgotten is not flushed any more.
 
     agents   those that are in memory, by id
-    touched  those that the next `flush` is for, once for all that happens until then
+    touched  those that the next `flush` is for, once for all that happens until then; if only a part of one has to be
+             flushed, this is its value
     late     those that the next commit touches: they wait for rows that are not durable yet
     soon     those that the next turn touches: they have more to do
     work     what is left of `turn_work` in this turn; see core/limits.py
@@ -31,7 +33,7 @@ class Turns:
     def __init__(self, tx: Transaction, agents: Mapping[str, Flushed]):
         self.tx, self.agents = tx, agents
         self.work = tx.limits.turn_work
-        self.touched: dict[Flushed, None] = {}
+        self.touched: dict[Flushed, Any] = {}
         self.late: dict[Flushed, None] = {}
         self.soon: dict[Flushed, None] = {}
         self._count = 0
@@ -59,9 +61,13 @@ class Turns:
     def flush(self) -> None:
         """Flush the touched ones."""
         touched, self.touched = self.touched, {}
-        for native in touched:
-            if self.agents.get(native.id) is native:
+        for native, part in touched.items():
+            if self.agents.get(native.id) is not native:
+                continue
+            if part is None:
                 native.flush()
+            else:
+                native.flush_part(part)
 
     def forget(self, native: Flushed) -> None:
         """It was removed."""

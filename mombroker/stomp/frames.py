@@ -270,6 +270,26 @@ class Parser:
             self._at = at
         return found
 
+    def in_turn(
+        self, known: Known, queue: Callable[[str], str | None], most: int
+    ) -> list[tuple[tuple[str, str], str, bytes]]:
+        """Of the SENDs that come next and are like the last one, but each to another `queue` than the one before it, at
+        most so many: that and its name in the frame, receipt and body."""
+        found: list[tuple[tuple[str, str], str, bytes]] = []
+        if self._head is not None or not self._quick:
+            return found
+        data, at, limit, last = self._data, self._at, self.limits.body, known.told.get("destination")
+        while len(found) < most and (frame := known.elsewhere(data, at)) is not None and len(frame[3]) <= limit:
+            shown = frame[1].decode()
+            if shown == last or (name := queue(shown)) is None:
+                break
+            found.append(((name, shown), frame[2].decode(), frame[3]))
+            self._at, last, before, at = frame.end(), shown, (at, frame.start(2)), frame.end()
+        if found:
+            known.tell(found[-1][0][1])
+            known.before = bytes(data[slice(*before)])
+        return found
+
     def acks(self) -> list[str]:
         """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
         if not self._quick or self._head is not None or not (row := _ACKS.match(self._data, self._at)):

@@ -27,6 +27,7 @@ class Head(NamedTuple):
     behind: bytes
 
 
+_made = tuple.__new__  # half the time of Head(...)
 Heads = dict[tuple[Alike, str, str, bool], Head]  # what runs have in common, by subscription, its ack and `counted`
 
 
@@ -93,7 +94,8 @@ def _head(delivery: Delivery, version: str, named: bool, counted: bool) -> Head:
     if put.properties or put.correlation or put.reply_to or put.content_type or put.type or put.form:
         data += text_of(put, version)
     again = "\nack:" if version == V12 and delivery.ack != "auto" else ""
-    return Head(f"MESSAGE\ndestination:{_escape(put.shown, version)}\nmessage-id:", again, rest, data + b"\n")
+    start = f"MESSAGE\ndestination:{_escape(put.shown, version)}\nmessage-id:"
+    return _made(Head, (start, again, rest, data + b"\n"))
 
 
 def browse_end(sub: str, shown: str, version: str) -> bytes:

@@ -25,6 +25,7 @@ from mombroker.broker.commands import (
     Refused,
     Reply,
     Send,
+    SendRound,
     SendRun,
     Subscribe,
     Sync,
@@ -33,7 +34,7 @@ from mombroker.broker.commands import (
     Unsubscribe,
     accepted,
 )
-from mombroker.broker.destinations import AGENT, DestinationError
+from mombroker.broker.destinations import AGENT, QUEUE, DestinationError
 from mombroker.broker.properties import PropertyError
 from mombroker.broker.transactions import Step, TransactionError, Transactions
 from mombroker.core.times import MS
@@ -273,7 +274,7 @@ class Session:
                 receipts = [receipt, *[name.decode() for name, _ in more]]
                 self.commands.append(SendRun(command, [frame.body, *[body for _, body in more]], receipts))
             else:
-                self.commands.append(command)
+                self.commands.append(self._round(known, command) or command)
             return
         headers = frame.headers
         shown = headers.get("destination")
@@ -305,6 +306,17 @@ class Session:
             if known is not None:
                 simple = kind is Send and "reply-to" not in headers  # which may need a subscription
                 known.memo = model_of(known.told, command) if simple else None
+
+    def _round(self, known: Known, first: Send) -> SendRound | None:
+        """Messages to queues in turn, if such come next."""
+        if first.receipt is None or not first.destination.startswith(QUEUE) or "destination-type" in known.headers:
+            return None
+        places, receipts, bodies = [(first.destination, first.shown)], [first.receipt], [first.body]
+        for place, receipt, body in self.parser.in_turn(known, destinations.queue, MAX_RUN):
+            places.append(place)
+            receipts.append(receipt)
+            bodies.append(body)
+        return SendRound(first, places, bodies, receipts) if len(places) > 1 else None
 
     def _elsewhere(self, known: Known, model: Model) -> Model | None:
         """What frames mean that differ from those of the model in their destination. None: they need a closer look.

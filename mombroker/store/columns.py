@@ -69,7 +69,7 @@ def _of_notes(notes: Notes) -> Iterable[Column]:
 
 
 def _twice(values: Sequence[Any]) -> Column:
-    return tuple(values[:1] if _same(values) else [value for value in values for _ in "ab"])
+    return tuple(values[:1] if _same(values) else chain.from_iterable(zip(values, values, strict=True)))
 
 
 def _in_turn(ones: Sequence[Any], others: Sequence[Any]) -> Column:

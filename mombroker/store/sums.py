@@ -62,12 +62,11 @@ def held(id: int, agent: str, head: bytes, body: bytes) -> int:
 
 def with_held(rows: Iterable[tuple[int, str, bytes, bytes]]) -> list[tuple[int, str, bytes, bytes, int]]:
     """Rows of `held` with their checksums. The work is that of `held`, without a call for each."""
-    names: dict[str, int] = {}
+    known, name = "", 0
     found = []
     for id, agent, head, body in rows:
-        name = names.get(agent)
-        if name is None:
-            name = names[agent] = _names(agent)
+        if agent != known:
+            known, name = agent, _names(agent)
         sum = crc32(body, crc32(head, ((id ^ id >> 32) + name + len(head)) & MASK))
         found.append((id, agent, head, body, sum))
     return found

@@ -1,5 +1,7 @@
 """Who is flushed when, and what is left for the next turn."""
 
+from typing import Any
+
 import pytest
 
 from mombroker.core.turns import Turns
@@ -14,6 +16,9 @@ class Native:
 
     def flush(self) -> None:
         self.log.append(self.id)
+
+    def flush_part(self, part: Any) -> None:
+        self.log.append(f"{part} of {self.id}")
 
 
 @pytest.fixture
@@ -30,6 +35,15 @@ def test_touched_ones_are_flushed_once_in_order(scene):
     turns.flush()
     turns.flush()
     assert log == ["a/1", "a/0"]
+
+
+def test_a_part_of_one_is_flushed_alone_unless_all_of_it_has_to_be(scene):
+    turns, (one, two, gone), log = scene
+    turns.touched.update({one: "a part", two: "a part", gone: "a part"})
+    turns.go_on(one)
+    turns.agents.pop(gone.id)
+    turns.flush()
+    assert log == ["a/0", "a part of a/1"]
 
 
 def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(scene):

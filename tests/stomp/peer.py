@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.broker.commands import AcceptRun, Delivery, Receipt, SendRun, Sync
+from mombroker.broker.commands import RUNS, Delivery, Receipt, Sync
 from mombroker.broker.message import ClientMessage
 from mombroker.stomp.frames import SERVER, Limits, Parser, encode
 from mombroker.stomp.headers import V10, V11, V12
@@ -17,7 +17,7 @@ ID = "s1/5f-7"
 
 def singles(commands):
     """Runs as the messages that they are."""
-    return [each for one in commands for each in (one.singles() if isinstance(one, SendRun | AcceptRun) else [one])]
+    return [each for one in commands for each in (one.singles() if isinstance(one, RUNS) else [one])]
 
 
 class Client:

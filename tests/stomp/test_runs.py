@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mombroker.broker.commands import Delivery, Receipts, Send, SendRun
+from mombroker.broker.commands import Delivery, Receipts, Send, SendRound, SendRun, Sync
 from mombroker.broker.message import Alike, ClientMessage
 from mombroker.broker.properties import pack
 from mombroker.broker.queue.item import QueuedMessage
@@ -76,6 +76,60 @@ def test_those_to_other_destinations_mean_what_each_means_alone(rows):
         one.raw(frame)
         alone += singles(one.take())
     assert singles(together.take()) == alone and len(alone) == len(frames)
+
+
+@given(
+    st.sampled_from([[], [("color", "red")], [("destination-type", "ANYCAST")], [("content-length", "4")]]),
+    st.lists(st.tuples(st.sampled_from([*PLACES[:2] * 3, *PLACES, ""]), st.booleans()), min_size=3, max_size=12),
+    st.lists(st.integers(1, 60), max_size=9),
+)
+@settings(max_examples=150)
+def test_those_to_destinations_in_turn_mean_what_each_means_alone(more, rows, cuts):
+    frames, alone = [], []
+    for number, (place, named) in enumerate(rows):
+        if more and more[0][0] == "destination-type" and not place.startswith("/queue/"):
+            place = "/queue/z"
+        receipt = [("receipt", f"{number}")] if named or number % 4 else []
+        frames.append(encode("SEND", [("destination", place), *more, *receipt], b"%04d" % number))
+        one = client()
+        one.raw(frames[-1])
+        alone += [replace(each, receipt=None) if isinstance(each, Sync) else each for each in singles(one.take())]
+        if not place:
+            break
+    data, together, at = b"".join(frames), client(), 0
+    for size in [*cuts, len(data)]:
+        together.raw(data[at : at + size])
+        at += size
+    found = singles(together.take())
+    assert [replace(each, receipt=None) if isinstance(each, Sync) else each for each in found] == alone
+
+
+def test_alike_ones_with_receipts_to_queues_in_turn_are_one_command():
+    mine = client()
+
+    def come(*places):
+        frame = b"SEND\ndestination:%b\nreceipt:%d\n\n%d\0"
+        mine.raw(b"".join(frame % (place.encode(), number, number) for number, place in enumerate(places)))
+        return [[shown for _, shown in each.places] if isinstance(each, SendRound) else 1 for each in mine.take()]
+
+    several = [f"/queue/q{number}" for number in range(2 * MAX_RUN)]
+    assert come(*several) == [1, several[1 : MAX_RUN + 2], several[MAX_RUN + 2 :]]
+    assert come("/queue/a", "b", "/topic/t", "/queue/c", "/queue/d") == [["/queue/a", "b"], 1, ["/queue/c", "/queue/d"]]
+    assert come("/queue/a", "/queue/b", "/queue/b", "/queue/b") == [["/queue/a", "/queue/b"], 1]
+    mine.raw(b"SEND\ndestination:/queue/b\nreceipt:7\n\n\0")
+    (last,) = mine.take()
+    assert isinstance(last, Send) and last.shown == "/queue/b"
+
+
+def test_a_body_over_the_limit_ends_those_to_queues_in_turn_and_the_session():
+    mine = client()
+    mine.session.parser.limits.body = 5
+    frame = b"SEND\ndestination:/queue/q%d\nreceipt:%d\n\n%b\0"
+    bodies = [b"1", b"22", b"333", b"4444444", b"5"]
+    mine.raw(b"".join(frame % (number, number, body) for number, body in enumerate(bodies)))
+    *sent, _ = singles(mine.take())
+    assert [each.body for each in sent] == [b"1", b"22", b"333"]
+    mine.ended("a body is over 5 bytes", "3")
 
 
 def test_a_head_is_remembered_wherever_it_goes():

@@ -102,7 +102,7 @@ class Dispatcher:
             self._pump()
         for consumer in self.consumers.consumers.values():
             if consumer.pending:
-                self._dispatch(consumer)
+                self.dispatch(consumer)
         if self.browsers:
             self._show()
         if self.consumers.draining:
@@ -125,7 +125,7 @@ class Dispatcher:
         offered = not self.pauses and (not messages.ready or (consumers.selective and self._unwanted(item)))
         if offered and (consumer := consumers.choose(item, message)):
             if not consumer.pending:
-                self.turns.touched[self.queue] = None
+                self._touch_for(consumer)
             self.give(consumer, item, message)
             return
         messages.append(item)
@@ -134,6 +134,11 @@ class Dispatcher:
                 consumer.searched_to[item.lane] = item.id
         elif consumers.consumers:
             self.turns.touched[self.queue] = None
+
+    def _touch_for(self, consumer: Consumer) -> None:
+        """Have sent what this consumer is given; if nothing else is to be done, that alone."""
+        touched = self.turns.touched
+        touched[self.queue] = None if self.queue in touched else consumer
 
     def give(self, consumer: Consumer, item: QueuedMessage, message: ClientMessage) -> None:
         """A consumer gets a message that is in no lane; `run` sends it."""
@@ -162,7 +167,7 @@ class Dispatcher:
                 self.turns.touched[self.queue] = None
             return
         if not consumer.pending:
-            self.turns.touched[self.queue] = None
+            self._touch_for(consumer)
         self._give_all(consumer, items, size)
 
     def _give_all(self, consumer: Consumer, items: list[QueuedMessage], size: int) -> None:
@@ -209,7 +214,8 @@ class Dispatcher:
         work.spend(GIVE * (len(items) - 1), size - first.size)
         work.moved += size
 
-    def _dispatch(self, consumer: Consumer) -> None:
+    def dispatch(self, consumer: Consumer) -> None:
+        """Send it what it was given."""
         pending, consumer.pending = consumer.pending, []
         late = self.messages.late
         items: list[tuple[int, str, int, Any]] = []

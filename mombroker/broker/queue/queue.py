@@ -436,6 +436,10 @@ class Queue(Native):
             self.limits.drop_surplus()
         self.dispatcher.run()
 
+    def flush_part(self, part: Consumer) -> None:
+        """A consumer was given something, and that is all that has happened."""
+        self.dispatcher.dispatch(part)
+
     def describe(self) -> dict[str, Any]:
         messages = self.messages
         return {

@@ -26,6 +26,7 @@ from mombroker.broker.commands import (
     Receipt,
     Receipts,
     Send,
+    SendRound,
     SendRun,
     Subscribe,
     Sync,
@@ -35,7 +36,7 @@ from mombroker.broker.commands import (
 )
 from mombroker.broker.destinations import AGENT, answered
 from mombroker.broker.groups.deeds import Deeds
-from mombroker.broker.message import USER, Alike, ClientMessage, maker
+from mombroker.broker.message import USER, Alike, ClientMessage, in_turn, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Run, Spec
@@ -100,8 +101,8 @@ class Handlers:
         self.full: set[str] = set()
         self._temporary_queue, self._hold, self._close, self._lacks = temporary_queue, hold, close, lacks
         self.of: dict[type, Callable[[Session, Any], None]] = {
-            Send: self._send, SendRun: self._send_run, Disposition: self.settle, AcceptRun: self._accept,
-            Transact: self._transact,
+            Send: self._send, SendRun: self._send_run, SendRound: self._send_round, Disposition: self.settle,
+            AcceptRun: self._accept, Transact: self._transact,
             Sync: self._done, Disconnect: self._disconnect, Uncommitted: self._uncommitted, Flow: self._flow,
             Subscribe: self._subscribe, Unsubscribe: self._unsubscribe, Ask: self._ask,
             Find: self._find, MakeTemporary: self._make_temporary,
@@ -163,8 +164,34 @@ class Handlers:
                 for message in messages:
                     to.limits.admit(message)
             if not to.take_run(messages, session.id):
-                self.natives.send_now(session.id, to, *messages)
+                for message in messages:
+                    self.natives.send_now(session.id, to, message)
         session.reply(Receipts(run.receipts))
+
+    def _send_round(self, session: Session, run: SendRound) -> None:
+        """One after the other, if nothing that may happen to one of them concerns the others; else one by one."""
+        queues = self._take_all(session, run)
+        if not queues or max(map(len, run.bodies)) > self.limits.max_message or self.tx.full:
+            _one_by_one(session, run)
+            return
+        if session.guard is not None:
+            self._pace(session, run.count)
+        messages = in_turn(self._message(session, run.model), run.places, run.bodies)
+        for queue, message in zip(queues, messages, strict=True):
+            self.natives.send_now(session.id, queue, message)
+        session.reply(Receipts(run.receipts))
+
+    def _take_all(self, session: Session, run: SendRound) -> list[Any]:
+        """The queues of a round, if all are here and take whatever comes; else none."""
+        known, agents, guard, found = self.known, self.agents, session.guard, list[Any]()
+        if not self.direct or run.model.parent:
+            return found
+        for destination, _ in run.places:
+            queue: Any = agents.get(known.get(name_of(destination), ""))
+            if queue is None or queue.settings.limited or (guard is not None and destination not in guard.sends):
+                return []
+            found.append(queue)
+        return found
 
     def _send_in_order(self, session: Session, run: SendRun) -> None:
         """The home places all of it at once."""
@@ -555,7 +582,7 @@ def _is_own(session: Session, destination: str) -> bool:
     return kind.startswith("temp-") and name.startswith(f"{session.name}/")
 
 
-def _one_by_one(session: Session, run: SendRun | AcceptRun) -> None:
+def _one_by_one(session: Session, run: SendRun | SendRound | AcceptRun) -> None:
     """What a run consists of comes next."""
     commands = session.commands
     commands.popleft()

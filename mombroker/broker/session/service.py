@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from mombroker.broker.access.guard import Access
 from mombroker.broker.authors.consumers import AgentConsumers
-from mombroker.broker.commands import COMMAND, CONNECTION, AcceptRun, Receipt, Receipts, Refused, SendRun
+from mombroker.broker.commands import COMMAND, CONNECTION, RUNS, Receipt, Receipts, Refused
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.members import Members
@@ -266,7 +266,7 @@ class Sessions(Native):
                 self.turns.soon[self] = None
                 return 0
             command = commands[0]
-            if type(command) is SendRun or type(command) is AcceptRun:
+            if isinstance(command, RUNS):
                 left = max(0, left - command.count)
             else:
                 left -= 1

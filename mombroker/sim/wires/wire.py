@@ -11,6 +11,7 @@ from mombroker.broker.commands import (
     Disposition,
     Reply,
     Send,
+    SendRound,
     SendRun,
     Subscribe,
     Unsubscribe,
@@ -41,7 +42,7 @@ class Wire(Connection):
 
     def do(self, *commands: Any) -> None:
         for command in commands:
-            for each in command.singles() if isinstance(command, SendRun) else (command,):
+            for each in command.singles() if isinstance(command, SendRun | SendRound) else (command,):
                 self.say(each)
 
     def put(self, data: bytes, whole: bool = False) -> None:

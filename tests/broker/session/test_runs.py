@@ -14,6 +14,7 @@ from mombroker.broker.commands import (
     Receipt,
     Receipts,
     Send,
+    SendRound,
     SendRun,
     Subscribe,
     Sync,
@@ -68,6 +69,16 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+PLACES = [(Q, "/q"), (D, "d"), ("queue:d", "/d"), ("queue:far", "/far"), ("queue:new", "new"), ("queue:e", "/e")]
+ROUNDS = st.lists(
+    st.tuples(
+        MODELS.map(lambda model: replace(model, destination=Q)),
+        st.lists(st.tuples(st.sampled_from([*PLACES[:3] * 3, *PLACES]), st.integers(0, 30)), min_size=1, max_size=9),
+    ).map(lambda step: (step[0], [size for _, size in step[1]], [place for place, _ in step[1]]))
+    | st.sampled_from(["ack", "later"]), min_size=1, max_size=5,
+)  # fmt: skip
+
+
 def play(steps, policy, consumes, takers, together, limits):
     """What servers have stored and said, after these steps."""
     b = Broker(THREE, limits)
@@ -76,6 +87,7 @@ def play(steps, policy, consumes, takers, together, limits):
         b.ask("a", "set_policy", match="queue:*", values=policy)
     if consumes:
         taker = b.connect("a").subscribe("s", Q, ack="individual", prefetch=consumes).subscribe("t", "topic:t")
+        b.connect("a").subscribe("d", D)
     readers = [b.connect("a", f"id{at}", writes=at < 2) for at in range(5)]
     for at, (reader, selector, prefetch, wildcard, durable) in enumerate(takers):
         topic, name = "topic:>" if wildcard else "topic:t", f"d{at}" if durable else ""
@@ -92,10 +104,11 @@ def play(steps, policy, consumes, takers, together, limits):
         elif step == "sync":
             sender.do(Sync(f"s{number}"))
         elif isinstance(step, tuple):
-            model, sizes = step
+            model, sizes, *rest = step
             model = replace(model, expires=model.expires and b.now + model.expires)
             bodies = [b"%d-%d" % (number, at) + b"x" * size for at, size in enumerate(sizes)]
-            run = SendRun(model, bodies, [f"{number}-{at}" for at in range(len(bodies))])
+            receipts = [f"{number}-{at}" for at in range(len(bodies))]
+            run = SendRound(model, *rest, bodies, receipts) if rest else SendRun(model, bodies, receipts)
             commands = [run] if together else run.singles()
             sender.do(*commands, pump=False)
             b.pump()
@@ -116,6 +129,31 @@ def test_a_run_and_its_messages_one_by_one_leave_the_same(steps, policy, consume
     assert one[1] == other[1]
     assert one[2] == other[2]
     assert one[0] == other[0]
+
+
+@given(ROUNDS, POLICIES, st.sampled_from([0, 3, 40]), LIMITS)
+@settings(max_examples=60, deadline=None)
+def test_messages_to_queues_in_turn_leave_what_they_leave_one_by_one(steps, policy, consumes, limits):
+    one, other = (play(steps, policy, consumes, [], together, limits) for together in (True, False))
+    assert one[1] == other[1]
+    assert one[2] == other[2]
+    assert one[0] == other[0]
+
+
+def test_messages_to_queues_in_turn_go_so_where_nothing_is_in_their_way():
+    b = Broker()
+    taker = b.connect().subscribe("s", Q).subscribe("d", D)
+    sender = b.connect().send(Q, "0").send(D, "0").forget()
+    places, texts, receipts = [(Q, Q), (D, D), (Q, "/q")], ["1", "2", "3"], ["r1", "r2", "r3"]
+    run = SendRound(Send(Q, b"", shown=Q), places, [text.encode() for text in texts], receipts)
+    sender.do(run)
+    assert sender.told == [Receipts(receipts)]
+    assert [(each.sub, each.message.shown, each.body) for each in taker.got[2:]] == [
+        ("s", Q, b"1"), ("s", "/q", b"3"), ("d", D, b"2"),
+    ]  # fmt: skip
+    b.ask("a", "set_policy", match=D, values={"max_messages": 9, "overflow": "reject"})
+    sender.forget().do(run)
+    assert sender.told == [Receipt(receipt) for receipt in receipts]
 
 
 @given(PUBLISHED, TAKERS)
