@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from mombroker.agents import notification, reacts
 from mombroker.agents.testing import Bus
 from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.notes import State
 from mombroker.broker.session.orphans import Orphans
-from tests.agents.test_groups import THREE, Do, told
+from tests.agents.test_groups import THREE, Do, In, Ledger, Member, Said, told
 from tests.fakes_groups import broken
 
 
@@ -173,3 +174,50 @@ def test_a_page_of_a_state_whose_first_pages_went_to_nobody_is_nothing():
     comings = Comings(SimpleNamespace(tx=tx, collection=None), "a/members")
     comings.page("a/x", State("ledger", 2, ["a/x"], b"rest", 1, True, 0))
     assert not comings.of and not tx.rows.items
+
+
+@notification
+class Founds:
+    group: str
+
+
+class Asks(Ledger):
+    """It may say something in other groups, too, and is told nothing before that has its place."""
+
+    @reacts
+    def said_in(self, note: In) -> None:
+        if note.text:
+            Member.do(self, Do(note.text))
+        self.group(note.group).cast(Said("hello"), order="total")
+
+    @reacts
+    def founds(self, note: Founds) -> None:
+        self.join(note.group)
+
+
+@pytest.mark.parametrize("what", ["join", "join leave"])
+def test_views_of_a_former_group_elsewhere_are_none_of_the_new_one_of_the_same_number(what):
+    """y has the last view of the former group before it, and asks to join the new one: its third view, too."""
+    bus = Bus({"a/x": Ledger, "a/v": Ledger, "b/y": Asks, "c/z": Asks, "d/w": Asks})
+    bus.send("z", Founds("other"))
+    bus.send("w", Founds("more"))
+    bus.settle()
+    for each in "yx":
+        told(bus, each, "join")
+    for other in "cd":
+        bus.cut("b", other)
+    bus.send("y", In("other", ""), server="b")
+    bus.send("y", In("more", what), server="b")
+    bus.ask("remove_group", server="b", group="ledger")
+    bus.advance(1)
+    for each, note in (("x", Do("join")), ("v", Do("join")), ("x", Do("causal", "one"))):
+        bus.send(each, note, server="a")
+        bus.advance(1)
+    for other in "cd":
+        bus.heal("b", other)
+        bus.advance(1)
+    former = [[1, ["b/y"], ["b/y"], []], [2, ["b/y", "a/x"], ["a/x"], []], [3, [], [], ["b/y", "a/x"]]]
+    new = [[3, ["a/x", "a/v", "b/y"], ["b/y"], []]] if what == "join" else []
+    assert bus.state("y")["views"] == former + new
+    assert bus.state("y")["heard"] == (["one"] if new else [])
+    bus.check()

@@ -46,7 +46,7 @@ def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
     assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
 
 
-LATE = [pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562)]
+LATE = [pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562, 100358)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 60073, 60266, 60286, *LATE])

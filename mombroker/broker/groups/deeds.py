@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from mombroker.broker.groups.group import NOBODY, Group, send_cast
@@ -12,10 +11,8 @@ from mombroker.broker.groups.notes import GROUP_CHARS, Join, Leave, Place, Retur
 from mombroker.broker.groups.outbox import Entry
 from mombroker.broker.names import name_of
 from mombroker.broker.topic.order import Order
-from mombroker.broker.wire import note_of
-from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.errors import MomError, UnknownName
 from mombroker.core.groups.bus import CASTS, JOIN, PLACE, PUT, SEND
-from mombroker.core.groups.view import VIEW
 from mombroker.core.ids import home_of
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
@@ -32,7 +29,6 @@ class Deeds:
     """
 
     moving: Callable[[str], bool]
-    inbox: Callable[[str], Iterable[Message]]
 
     def __init__(self, natives: Natives, members: Members, sends: Callable[[str, Any], None], order: Order):
         self.natives, self.tx, self.members, self.sends, self.order = natives, natives.tx, members, sends, order
@@ -48,9 +44,8 @@ class Deeds:
     ) -> None:  # fmt: skip
         """`hand_over` puts a message into an agent's inbox; after `wake` whoever waits for this goes on; `rows` is a
         table of an agent; `inbox` what it is to react to."""
-        self.inbox = inbox
         self.members.hand_over, self.members.wake = hand_over, wake
-        self.members.states.bind(wake, rows)
+        self.members.states.bind(wake, rows, inbox)
 
     def home(self, group: str, make: bool) -> str:
         """The agent of a group, which is made if need be. Raises UnknownName until it is there, MomError."""
@@ -69,13 +64,7 @@ class Deeds:
         """Is it out of a group, and has not reacted to the View that says so?"""
         if self.members.find(group, agent) is not None:
             return False
-        for message in self.inbox(agent):
-            if message.type == VIEW:
-                with suppress(UnknownNotification):  # the agent will say so
-                    note = note_of(message)
-                    if note.group == group and agent not in note.members:
-                        return True
-        return False
+        return any(agent not in note.members for _, note in self.members.states.ahead(agent, group))
 
     def may_join(self, agent: str) -> None:
         """Raises MomError."""
@@ -175,7 +164,8 @@ class Deeds:
         mine.again, mine.asked, mine.last = mine.again and mine.inside, mine.inside, self.tx.new_id()
         self.members.change_of(mine)
         mine.wish = [*wish]
-        self.members.say(agent, (home,), Join(*wish))
+        if not self.members.states.waits_to_join(mine):
+            self.members.say(agent, (home,), Join(*wish))
 
     def _leave(self, agent: str, group: str, home: str) -> None:
         self.members.say(agent, (home,), Leave())

@@ -30,7 +30,7 @@ class Membership:
     """place     of its row
     home      the agent of the group
     lacks     the view that it begins with, while it waits for the state of then; 0: it waits for none
-    again     it has given that up, and joins once more when it has left; `tries`: how often
+    again     it has given that up, and joins once more when it has left; `tries`: how often. Or it waits to join
     until     then it does, if it has left; in memory only
     gone      the agent was deleted
     asked     it has asked to join since it is inside, and not to leave since then

@@ -3,7 +3,8 @@ view on; members that would wait for each other in a circle give up, in the orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from mombroker.broker.groups.beginnings import NEVER, VOID, Beginnings
@@ -17,7 +18,7 @@ from mombroker.core import times
 from mombroker.core.batch import ItemRow
 from mombroker.core.errors import UnknownName, UnknownNotification
 from mombroker.core.groups.bus import awaited
-from mombroker.core.groups.view import View
+from mombroker.core.groups.view import VIEW, View
 from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.table import Table
@@ -45,9 +46,12 @@ class States:
     comings     states that come for ours
     doubts      casts that our agents wait with
     busy        what the servers of members are to be told: they wait for somebody who waits
+    inbox       what an agent is still to react to
     """
 
-    __slots__ = ("natives", "tx", "members", "beginnings", "gives", "comings", "doubts", "busy")
+    inbox: Callable[[str], Iterable[Message]]
+
+    __slots__ = ("natives", "tx", "members", "beginnings", "gives", "comings", "doubts", "busy", "inbox")
 
     def __init__(self, natives: Natives, members: Around):
         self.natives, self.tx, self.members = natives, natives.tx, members
@@ -59,8 +63,12 @@ class States:
         for kind, obey in ((State, self.comes), (Got, self.got), (Busy, self.gives_up)):
             natives.types.obey(kind.wire, note_of, obey, at_once=False)
 
-    def bind(self, wake: Callable[[str], None], rows: Callable[[str, str], Table | None]) -> None:
+    def bind(
+        self, wake: Callable[[str], None], rows: Callable[[str, str], Table | None],
+        inbox: Callable[[str], Iterable[Message]],
+    ) -> None:  # fmt: skip
         """After `wake` whoever waits for this goes on; `rows` is a table of an agent."""
+        self.inbox = inbox
         self.beginnings.wake = self.comings.wake = self.doubts.wake = wake
         self.comings.rows = self.gives.rows = rows
 
@@ -95,6 +103,15 @@ class States:
             self.members.touch()
             raise UnknownName(awaited(note.group))
         return True
+
+    def ahead(self, agent: str, group: str) -> Iterator[tuple[str, Viewed]]:
+        """The views of a group that an agent has not come to yet, each with who says so."""
+        for message in self.inbox(agent):
+            if message.type == VIEW:
+                with suppress(UnknownNotification):  # the agent will say so
+                    note: Viewed = note_of(message)
+                    if note.group == group:
+                        yield message.source, note
 
     def state(self, agent: str, group: str, number: int) -> bytes | None:
         """The state that has come for a member, as of the beginning of this view."""
@@ -224,14 +241,23 @@ class States:
             self._gives_up(mine)
         self.members.touch()
 
+    def waits_to_join(self, mine: Membership) -> bool:
+        """It has asked to join while views of a former group of this name lie before it, which has lived elsewhere.
+        Their numbers may be those of views of this one: it joins when it has come to them."""
+        if mine.inside or all(source == mine.home for source, _ in self.ahead(mine.agent, mine.group)):
+            return False
+        mine.again = True
+        self.later(mine)
+        return True
+
     def later(self, mine: Membership) -> None:
-        """It has given up, and joins again after a while, which doubles."""
+        """It has given up, or waits to join: it asks after a while, which doubles whenever it gives up."""
         mine.until = times.after(self.tx.now, AGAIN << min(mine.tries, 6))
         self.members.alarm_at(mine.until)
 
     def alarm(self) -> None:
         for mine in self.members.all():
-            if mine.again and not mine.inside and mine.until <= self.tx.now:
+            if mine.again and not mine.inside and mine.until <= self.tx.now and not self.waits_to_join(mine):
                 mine.again, mine.last = False, self.tx.new_id()
                 self.members.change_of(mine)
                 self.members.say(mine.agent, (mine.home,), Join(*mine.wish))
