@@ -327,28 +327,24 @@ def unheard(logs: dict[str, list[list[Any]]], lost: bool) -> Iterator[str]:
     and so does a cast in total order, or one of who was out by then."""
     known = {entry[1] for log in logs.values() for entry in log if entry[0] in "dn"}
     for id, log in logs.items():
-        inside = set[str]()
-        for kind, what, *more in reversed(log):  # who has not left behind it was a member
-            if kind == "v":
-                (inside.add if id in more[1] else inside.discard)(what)
-            elif kind == "s" and what not in known:
-                if more[0] == "direct" and not lost:
-                    yield f"{what} is lost"
-                elif more[0] in ("cast", "total") and not lost:
-                    yield f"cast {what} is lost"
-                elif more[0] == "cast" and more[1] in inside and _is_in(log, what, more[1], id):
-                    yield f"cast {what} is lost"
+        for at, (kind, what, *more) in enumerate(log):
+            if kind != "s" or what in known:
+                continue
+            if more[0] == "direct" and not lost:
+                yield f"{what} is lost"
+            elif more[0] in ("cast", "total") and (not lost or (more[0] == "cast" and _is_in(log, at, more[1], id))):
+                yield f"cast {what} is lost"
 
 
-def _is_in(log: list[list[Any]], uid: str, group: str, id: str) -> bool:
-    """Was it a member, by what it had seen, when it cast this?"""
-    found = False
-    for entry in log:
-        if entry[0] == "v" and entry[1] == group:
-            found = id in entry[3]
-        elif entry[:2] == ["s", uid]:
-            return found
-    return found
+def _is_in(log: list[list[Any]], at: int, group: str, id: str) -> bool:
+    """Was it a member when it cast this? So it was by the views that it had seen; and if one of those that it saw later
+    is without it, that was not in its inbox yet: before it stands what it has sent itself behind this cast."""
+    views = [(place, id in entry[3]) for place, entry in enumerate(log) if entry[:2] == ["v", group]]
+    if not any(inside for _, inside in [view for view in views if view[0] < at][-1:]):
+        return False
+    out = next((place for place, inside in views if place > at and not inside), None)
+    behind = {entry[1] for entry in log[at + 1 :] if entry[0] == "s"}
+    return out is None or any(entry[0] == "d" and entry[1] in behind for entry in log[at:out])
 
 
 def returned(logs: dict[str, list[list[Any]]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mombroker.sim.groups import unheard
 from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
@@ -46,7 +47,7 @@ def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
     assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
 
 
-LATE = [pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562, 100358)]
+LATE = [pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562, 100358, 100568)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 60073, 60266, 60286, *LATE])
@@ -61,6 +62,33 @@ def test_members_that_are_left_after_a_loss_have_the_same_casts(seed):
 def test_members_that_are_left_after_a_loss_have_the_same_casts_in_many_runs(part):
     seeds = range(100 * part, 100 * part + 100)
     assert [seed for seed in seeds if run(seed, groups=True, losses=True).wrong] == []
+
+
+CAST, NEXT = ["s", "c", "cast", "desk"], ["v", "desk", 8, ["a/x", "b/y"], "h#2"]
+OUT = ["v", "desk", 9, ["b/y"], "h#3"]
+
+
+@pytest.mark.parametrize(
+    "later, found",
+    [
+        ([NEXT, OUT], []),
+        ([NEXT], ["cast c is lost"]),
+        ([], ["cast c is lost"]),
+        ([["s", "m", "direct"], NEXT, ["d", "m"], OUT], ["cast c is lost"]),
+        ([["s", "m", "direct"], NEXT, OUT, ["d", "m"]], []),
+    ],
+)
+def test_who_is_out_before_it_casts_is_none_of_those_that_cast_as_members(later, found):
+    """x is behind with what lies in its inbox.
+    1. Views 8 and 9 come, the first one with it, the second one without.
+    2. It reacts to something of before, and casts. It is no member by then: the home places that, for y alone.
+    3. y is lost with its server, and the cast with it.
+    4. x reacts to both views.
+
+    What x has sent behind the cast, and gets before a view, was sent before that came.
+    """
+    before = ["v", "desk", 7, ["a/x", "b/y"], "h#1"]
+    assert [*unheard({"a/x": [before, CAST, *later], "b/y": []}, lost=True)] == found
 
 
 def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():
