@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+PATTERN = re.compile(r"([\\*?\[\]{}])")
 
 
 def is_remote(path: str | Path) -> bool:
     return isinstance(path, str) and bool(ADDRESS.match(path))
+
+
+def literal(path: str) -> str:
+    """A path as Spark is to be told it, that takes some letters for patterns."""
+    return PATTERN.sub(r"\\\1", path)
 
 
 def chosen(spark: SparkSession, address: str) -> list[files.File]:
@@ -33,7 +39,7 @@ def chosen(spark: SparkSession, address: str) -> list[files.File]:
     path = jvm.org.apache.hadoop.fs.Path
     try:
         system = path(address).getFileSystem(spark._jsc.hadoopConfiguration())
-        there = system.globStatus(path(f"{address.rstrip('/')}/day=*/server=*/*.parquet")) or ()
+        there = system.globStatus(path(f"{literal(address.rstrip('/'))}/day=*/server=*/*.parquet")) or ()
         found = [files.named(str(each.getPath().toString())) for each in there]
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage()).partition("\n")[0]

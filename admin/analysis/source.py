@@ -23,12 +23,12 @@ with itself for example, each would read what the other asked for. An option bel
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource
@@ -51,6 +51,7 @@ TABLES = ("provider", "owner", "location", "external", "comment")  # what Spark 
 KEPT = "mombroker.options"
 NO_KIND = "there are no records of kind"
 DIGITS = 18  # of a number that SQLite takes
+LOCAL = re.compile(r"^file:(//[^/]*)?(?=/)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = datetime(2262, 4, 1, tzinfo=UTC)  # what is later has no ns of 64 bits
 
@@ -147,7 +148,8 @@ def parquet(spark: SparkSession, path: str | Path, chosen: Sequence[files.File])
     base = path.rstrip("/") if isinstance(path, str) else str(path.absolute())
     reader = spark.read.schema(f"{schema.DDL}, {schema.DAY}").option("basePath", base)
     reader = reader.option("parquet.page.verify-checksum.enabled", "true")
-    return reader.parquet(*["/".join((base, *file.path.parts[-3:])) for file in chosen])
+    named = remote.literal(base)
+    return reader.parquet(*["/".join((named, *file.path.parts[-3:])) for file in chosen])
 
 
 def utc(time: datetime) -> datetime:
@@ -199,10 +201,10 @@ class Logs(DataSource):
 
 
 def _paths(options: Any) -> tuple[str, ...]:
-    """Spark makes `paths` of a list, and of that of a table an address."""
+    """Spark makes `paths` of a list, and of that of a table an address, in which each letter stands for itself."""
     path = str(options.get("path", ""))
     paths = [path] if path else json.loads(options.get("paths", "[]"))
-    return tuple(unquote(urlsplit(each).path) if str(each).startswith("file:") else str(each) for each in paths)
+    return tuple(LOCAL.sub("", str(each)) for each in paths)
 
 
 def _names(options: Any, name: str) -> tuple[str, ...]:

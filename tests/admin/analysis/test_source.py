@@ -396,6 +396,20 @@ def test_a_stream_that_lost_records_says_so(spark, played, tmp_path):
     assert part.after >= 99 and plan(0) == [part]
 
 
+ODD = "it's {a,b} [x] *? #%41 ö"  # letters that Spark takes for patterns, and addresses for something else
+
+
+def test_a_folder_may_have_any_letter_in_its_name(spark, exported, tmp_path):
+    from mombroker.admin.analysis import source
+
+    (tmp_path / ODD).symlink_to(exported)
+    count = source.read(spark, exported, servers=["s03"]).count()
+    assert count and source.read(spark, tmp_path / ODD, servers=["s03"]).count() == count
+    assert source.read(spark, f"file://{tmp_path}/{ODD}", servers=["s03"]).count() == count
+    for begin in ("", "file:", "file://"):  # of a table Spark makes an address
+        assert source.Logs({"path": f"{begin}/var/{ODD}"}).request.paths == (f"/var/{ODD}",)
+
+
 def test_an_export_on_a_file_system_of_sparks_is_read_by_its_address(spark, played, exported):
     from mombroker.admin.analysis import source, windows
 
