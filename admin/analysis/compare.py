@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from mombroker.admin.analysis import rollup
 from mombroker.core.errors import MomError
+from mombroker.core.words import many as many_of
 
 Figures = dict[str, Any]
 MS = 1e6
@@ -106,10 +107,10 @@ class Sums:
 
 def _grouped(table: pa.Table, column: str) -> dict[str, dict[str, Sum]]:
     found: dict[str, dict[str, Sum]] = defaultdict(dict)
-    made = table.group_by(["figure", column]).aggregate([("count", "sum"), ("total", "sum")])
+    made = table.group_by(["figure", column]).aggregate([("count", "sum"), ("total", "sum")])  # ns beyond 64 bits, too
     names = ("figure", column, "count_sum", "total_sum")
     for figure, place, count, total in zip(*(made[name].to_pylist() for name in names), strict=True):
-        found[figure][place] = Sum(count, total)
+        found[figure][place] = Sum(count, int(total))
     return found
 
 
@@ -225,9 +226,9 @@ def _explained(why: Why, a: Sums, b: Sums, domains: Mapping[str, tuple[Any, Any]
         by_count, by_size = (many[1] - many[0]) * (old + new) / 2, (new - old) * (many[0] + many[1]) / 2
         rows.append((by_count + by_size, by_count, by_size, place, many, (old, new)))
     total = sum(abs(row[0]) for row in rows)
-    for effect, by_count, by_size, place, many, sized in sorted(rows, key=lambda row: (-abs(row[0]), row[3]))[:TOP]:
-        if not effect or abs(effect) < SHARE * total:
-            continue
+    rows = sorted((row for row in rows if row[0]), key=lambda row: (-abs(row[0]), row[3]))
+    told = [row for row in rows[:TOP] if abs(row[0]) >= SHARE * total]
+    for effect, by_count, by_size, place, many, sized in told:
         said = [
             f"{_shown(many[1])} {why.one} in place of {_shown(many[0])} ({_signed(by_count)})",
             f"{_shown(sized[1])} {why.unit} in place of {_shown(sized[0])} ({_signed(by_size)})",
@@ -237,6 +238,12 @@ def _explained(why: Why, a: Sums, b: Sums, domains: Mapping[str, tuple[Any, Any]
         yield {
             "figure": why.figure, why.column: place, "effect": _rounded(effect), "by_count": _rounded(by_count),
             "by_size": _rounded(by_size), "text": "; ".join(said),
+        }  # fmt: skip
+    if rest := rows[len(told) :]:
+        yield {
+            "figure": why.figure, why.column: None, "effect": _rounded(sum(row[0] for row in rest)),
+            "by_count": _rounded(sum(row[1] for row in rest)), "by_size": _rounded(sum(row[2] for row in rest)),
+            "text": f"{many_of(len(rest), why.column)} that changed less",
         }  # fmt: skip
 
 

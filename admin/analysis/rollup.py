@@ -8,7 +8,9 @@ gone. The hour is that in which a record was written, UTC; `sends` and what beca
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ SCHEMA = pa.schema([
     ("figure", pa.string()),  # FIGURES has them all
     ("about", pa.int64()),  # of a time: its first BITS bits, ns; of `hops` their number; else 0
     ("count", pa.int64()),
-    ("total", pa.int64()),
+    ("total", pa.decimal128(38)),  # many long times are beyond 64 bits
 ])  # fmt: skip
 FIGURES = {  # what `count` and `total` are
     "sends": "messages sent; payload bytes",
@@ -160,13 +162,21 @@ def _kept(path: Path, strict: bool = False) -> tuple[pa.Table | None, Parts]:
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}{files.DRAFT}")
-    pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, draft, compression="zstd", write_page_checksum=True)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise MomError(f"cannot write to {path.parent}, where roll-ups are kept: {why}") from None
 
 
 def _summed(table: pa.Table) -> pa.Table:
+    at = SCHEMA.get_field_index("total")
+    table = table.set_column(at, SCHEMA.field("total"), table["total"].cast(SCHEMA.field("total").type))
     made = table.group_by(list(KEY)).aggregate([(name, "sum") for name in SUMS])
     made = made.rename_columns([name.removesuffix("_sum") for name in made.column_names])
     return made.select(SCHEMA.names).cast(SCHEMA).sort_by([(name, "ascending") for name in KEY])

@@ -1,5 +1,6 @@
 """Roll-ups add up to what the records say, of new files alone; two periods differ by what was changed."""
 
+import errno
 import json
 import shutil
 from collections import Counter
@@ -12,6 +13,8 @@ from mombroker.admin.cli.main import cli
 from mombroker.core.errors import MomError
 
 pa = pytest.importorskip("pyarrow", reason="this needs the extra spark")
+
+import pyarrow.parquet as pq  # noqa: E402
 
 from mombroker.admin.analysis import compare, export, files, rollup, stores  # noqa: E402
 
@@ -99,6 +102,23 @@ def test_a_damaged_roll_up_is_made_anew(copied):
     assert rollup.update(copied) == 1 and sums(copied) == there
 
 
+def test_roll_ups_that_cannot_be_written_are_named(copied, monkeypatch):
+    """On a full disk it was said that the output could not be written."""
+
+    def full(_table, place, **_):
+        place.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28]")
+
+    monkeypatch.setattr(rollup.pq, "write_table", full)
+    with pytest.raises(MomError, match=r"rollup/day=\S+, where roll-ups are kept: No space left on device$"):
+        rollup.update(copied)
+    assert not [path for path in (copied / rollup.FOLDER).rglob("*") if path.is_file()]
+    (copied / rollup.FOLDER / "day=2023-11-14").rmdir()
+    (copied / rollup.FOLDER / "day=2023-11-14").write_text("")
+    with pytest.raises(MomError, match="where roll-ups are kept: File exists$"):
+        rollup.update(copied)
+
+
 def test_hours_and_their_bounds(exported):
     rollup.update(exported)
     hours = sorted(set(rollup.read(exported)["hour"].to_pylist()))
@@ -148,6 +168,38 @@ def test_a_change_is_told_by_the_places_that_it_comes_from():
     assert sum(row["effect"] for row in why) == 40 - 15
     assert found["topology"] == [{"domain": "edge", "text": "with d; without c"}]
     assert "30 bytes a packet in place of 10 (+20)" in why[0]["text"]
+
+
+def test_many_places_that_have_changed_a_little_are_one_row_and_effects_add_up():
+    rows = [
+        [{"hour": 1, "server": f"s{at}", "domain": f"d{at:02}", "ordering": "", "peer": "", "figure": figure,
+          "about": 0, "count": 10, "total": total} for at in range(40) for figure in ("packets", "sends")]
+        for total in (100, 130)
+    ]  # fmt: skip
+    found = compare.compare(*[pa.Table.from_pylist(each, schema=rollup.SCHEMA) for each in rows])
+    (why,) = (row for row in found["why"] if row["figure"] == "control_per_message")
+    assert (why["domain"], why["effect"], why["text"]) == (None, 3, "40 domains that changed less")
+    rows[1][0]["total"] = 1300
+    found = compare.compare(*[pa.Table.from_pylist(each, schema=rollup.SCHEMA) for each in rows])
+    one, rest = (row for row in found["why"] if row["figure"] == "control_per_message")
+    assert one["domain"] == "d00" and rest["text"] == "39 domains that changed less"
+    assert one["effect"] + rest["effect"] == pytest.approx((39 * 30 + 1200) / 400)
+
+
+def test_times_add_up_beyond_64_bits_and_roll_ups_of_before_are_read(tmp_path):
+    """400,000 messages to a server that was down for a night."""
+    night = 8 * 3600 * 10**9
+    row = {"hour": 1, "server": "a", "domain": "", "ordering": "", "peer": "", "figure": "whole", "about": night,
+           "count": 100_000, "total": 100_000 * night}  # fmt: skip
+    narrow = rollup.SCHEMA.set(rollup.SCHEMA.get_field_index("total"), pa.field("total", pa.int64()))
+    old = tmp_path / rollup.FOLDER / "day=1970-01-01" / "server=a.parquet"
+    old.parent.mkdir(parents=True)
+    table = pa.Table.from_pylist([row] * 4, schema=narrow)
+    pq.write_table(table.replace_schema_metadata({rollup.PARTS_KEY: b"{}"}), old)
+    whole = rollup._summed(rollup.read(tmp_path))
+    assert [int(each) for each in whole["total"].to_pylist()] == [400_000 * night] and 400_000 * night > 1 << 63
+    figures = {each["figure"]: each["b"] for each in compare.compare(whole, whole)["figures"]}
+    assert figures["delay_ms"] == figures["delay_p50_ms"] == night / 1e6
 
 
 def test_places_have_their_figures_and_their_price():
