@@ -17,6 +17,8 @@ TOOK = (*ENDS, "forward")  # records of a packet that was in order, where it cam
 QUANTILES = (0.5, 0.95, 0.99)
 BITS = 8  # that are kept of a time in a percentile: it is known to 1/256
 MS = 1e6  # ns
+SUM = "decimal(38,0)"  # of times, ns
+HALF = 31  # bits
 SHORT_LIVED = "(/(?:conn|temp-queue|temp-topic)):.*$"
 CONNECTION = "/conn:"
 DESTINATION = "/(queue|topic|sub|share|temp-queue|temp-topic):"
@@ -258,7 +260,14 @@ def meters(log: DataFrame) -> DataFrame:
     return rows.agg(F.sum("payload").alias("amount"))
 
 
-# -- histograms of times -----------------------------------------------------------------------------------------------
+# -- sums and histograms of times --------------------------------------------------------------------------------------
+
+
+def total(time: Column) -> Column:
+    """The sum of times. It may be beyond 64 bits: 400,000 messages to a server that was down for a night make 10^19 ns.
+    So the upper and the lower halves are summed up."""
+    upper, lower = F.sum(F.shiftright(time, HALF)), F.sum(time.bitwiseAND(F.lit((1 << HALF) - 1).cast("bigint")))
+    return (upper.cast(SUM) * F.lit(1 << HALF) + lower).cast(SUM)
 
 
 def near(time: Column) -> Column:

@@ -6,6 +6,7 @@ Figures of a server or domain are of all that the log holds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Row
@@ -40,17 +41,23 @@ def analyse(
     flowing, took = cost.flows(log).persist(), cost.taken(log).persist()
     talking, serving = cost.agents(flowing).persist(), cost.servers(flowing).persist()
     targeted, given = cost.targets(talking, took), F.col("sent") + F.col("given")
-    odd = F.when(F.col("wanted") == F.col("became"), F.col("wanted")).otherwise(F.lit(1 << 62))  # these first
+    amiss = F.col("agent").isNull() | (F.col("wanted") != F.col("became"))  # these first
+    odd = F.when(amiss, F.lit(1 << 62)).otherwise(F.col("wanted"))
+    through, named = F.col("agent") == "", cost.together(took).where("agent <> ''")
+    whole = {
+        "agents": talking, "destinations": cost.destinations(talking), "clients": cost.clients(log, flowing),
+    }  # fmt: skip
     start, length = span(machines)
     spreads, delays, off = _spread(log, small, took, start, length // timeline.SLOTS + 1)
     ahead = _ahead(off)
     try:
         parts = {
-            "stamped": cost.stamped(log), "agents": cost.top(talking, "messages", MOST),
+            "stamped": cost.stamped(log), "agents": cost.top(whole["agents"], "messages", MOST),
             **_sent(serving),
-            "taken": cost.top(cost.together(took), "records", MOST * 10), "targets": cost.top(targeted, odd, MOST),
-            "destinations": cost.top(cost.destinations(talking), given, MOST),
-            "clients": cost.top(cost.clients(log, flowing), given, MOST),
+            "taken": cost.together(took).where(through).unionByName(cost.top(named, "records", MOST)),
+            "targets": cost.top(targeted, odd, MOST),
+            "destinations": cost.top(whole["destinations"], given, MOST),
+            "clients": cost.top(whole["clients"], given, MOST),
             "holds": times.holds(spreads),
             "arrivals": times.arrivals(log, ahead), "waiting": times.waiting(times.waits(log)),
             "meters": cost.meters(log), "times": timeline.slots(log, start, length // timeline.SLOTS + 1, ahead),
@@ -58,6 +65,8 @@ def analyse(
         if found and topology and not found.clean:
             parts["findings"] = findings.by_link(findings.located(log, found, topology))
         rows = {name: _collected(part) for name, part in parts.items()}
+        counted = whole | {"ended": named, "odd": targeted.where(amiss & F.col("agent").isNotNull())}
+        left_out = _left_out(rows, counted)
     finally:
         for each in (flowing, took, talking, serving, spreads):
             each.unpersist()
@@ -66,7 +75,16 @@ def analyse(
         "delays": delays,
         "clocks": [Row(server=server, **clock._asdict()) for server, clock in sorted(off.items())],
     }
-    return figures(rows, topology, start, length), traffic.load(log, rows, messages)
+    return figures(rows, topology, start, length) | {"left_out": left_out}, traffic.load(log, rows, messages)
+
+
+def _left_out(rows: Mapping[str, Sequence[Row]], whole: Mapping[str, DataFrame]) -> dict[str, int]:
+    """How many rows of `whole` are not told: nobody counts them where fewer than MOST are."""
+    told = {name: len(rows[name]) for name in ("agents", "destinations", "clients")}
+    told["ended"] = sum(1 for row in rows["taken"] if row.agent)
+    told["odd"] = sum(1 for row in rows["targets"] if row.agent is not None and row.wanted != row.became)
+    left = {name: whole[name].count() - count if count >= MOST - 1 else 0 for name, count in told.items()}
+    return {name: left[name] for name in list(told)[:3]} | {"anomalies": left["ended"] + left["odd"]}
 
 
 def _sent(serving: DataFrame) -> dict[str, DataFrame]:
@@ -106,7 +124,14 @@ def _told(right: Sequence[Row], raw: Sequence[Row]) -> list[Row]:
 
 def _collected(part: DataFrame) -> list[Row]:
     """In an order of its own: that of Spark's tasks is another one each time."""
-    return sorted(part.collect(), key=repr)
+    rows = part.collect()
+    if wide := [field.name for field in part.schema.fields if field.dataType.typeName() == "decimal"]:
+        rows = [Row(**{**row.asDict(), **{name: _whole(row[name]) for name in wide}}) for row in rows]
+    return sorted(rows, key=repr)
+
+
+def _whole(value: Decimal | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def load(log: DataFrame, messages: int = SAMPLE) -> Load:

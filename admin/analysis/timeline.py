@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis.cost import near, quantiles, schema
+from mombroker.admin.analysis.cost import SUM, near, quantiles, schema, total
 from mombroker.admin.analysis.times import NO_CLOCKS, ahead_of
 
 if TYPE_CHECKING:
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 SLOTS = 48  # parts of the log's time
 
 
-@schema("slot bigint, messages bigint, payload bigint, copies bigint, total bigint, total_ns array<bigint>")
+@schema(f"slot bigint, messages bigint, payload bigint, copies bigint, total {SUM}, total_ns array<bigint>")
 def slots(log: DataFrame, start: int, length: int, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
     """In slots of `length` ns from `start`: messages by when they were sent, and copies by when their agents reacted,
     with the times from send to reaction."""
     sent, whole = F.col("kind") == "send", F.col("done") - ahead_of("server", ahead) - F.col("sent")
-    total = F.greatest(whole + ahead_of("origin", ahead), F.lit(0))
+    took = F.greatest(whole + ahead_of("origin", ahead), F.lit(0))
     rows = log.where("kind in ('send', 'react')").select(
         F.floor((F.when(sent, F.col("sent")).otherwise(F.col("done")) - start) / length).alias("slot"),
         F.when(sent, F.lit(1)).otherwise(F.lit(0)).alias("message"), F.when(sent, F.col("payload")).alias("payload"),
-        F.when(~sent, total).alias("total"), F.when(~sent, near(total)).alias("about"),
+        F.when(~sent, took).alias("total"), F.when(~sent, near(took)).alias("about"),
     )  # fmt: skip
     rows = rows.groupBy("slot", "about").agg(
         F.sum("message").alias("messages"), F.sum("payload").alias("payload"), F.count("total").alias("copies"),
-        F.sum("total").alias("total"),
+        total(F.col("total")).alias("total"),
     )  # fmt: skip
-    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("messages", "payload", "copies", "total")]
+    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("messages", "payload", "copies")]
+    sums.append(F.coalesce(F.sum("total"), F.lit(0)).cast(SUM).alias("total"))
     return rows.groupBy("slot").agg(*sums, quantiles("about", "copies").alias("total_ns"))
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mombroker.admin.analysis.cost import NO_ID, TOOK, near, packets, quantiles, schema
+from mombroker.admin.analysis.cost import NO_ID, SUM, TOOK, near, packets, quantiles, schema, total
 
 NO_CLOCKS: Mapping[str, int] = {}
 PARTS = ("store", "link", "hold")
 LINK = ("domain", "server", "peer")
-DELAYS = ", ".join(f"{part} bigint, {part}_count bigint, {part}_ns array<bigint>" for part in PARTS)
+DELAYS = ", ".join(f"{part} {SUM}, {part}_count bigint, {part}_ns array<bigint>" for part in PARTS)
 
 
 @schema("hop bigint, domain string, server string, peer string")
@@ -88,7 +88,7 @@ def _took(log: DataFrame) -> DataFrame:
 
 @schema(
     "domain string, server string, peer string, part string, about bigint, messages bigint, payload bigint, "
-    "held bigint, time bigint, least bigint"
+    f"held bigint, time {SUM}, least bigint"
 )
 def spread(crossed: DataFrame, named: DataFrame, start: int = 0, length: int = 1 << 62) -> DataFrame:
     """From `hops` and `links`, all that is told of delays, as histograms: how many messages needed `about` so many ns
@@ -105,7 +105,7 @@ def spread(crossed: DataFrame, named: DataFrame, start: int = 0, length: int = 1
     rows = rows.groupingSets([["hop", name] for name in names], "hop", *names).agg(
         F.count("*").alias("messages"), F.sum("payload").alias("payload"),
         F.count(F.when(F.col("hold") > 0, 1)).alias("held"), F.min("link").alias("least"),
-        *[F.sum(F.greatest(F.col(part), F.lit(0))).alias(part) for part in PARTS],
+        *[total(F.greatest(F.col(part), F.lit(0))).alias(part) for part in PARTS],
         *[F.grouping(name).alias(f"not_{name}") for name in names],
     )  # fmt: skip
 
@@ -134,32 +134,32 @@ def delays(spreads: DataFrame) -> DataFrame:
     def of(part: str, column: Column) -> Column:
         return F.when((F.col("part") == part) & F.col("about").isNotNull(), column)
 
-    def total(column: Column) -> Column:
+    def summed(column: Column) -> Column:
         return F.coalesce(F.sum(column), F.lit(0))
 
     found = [
         F.sum(F.when(F.col("part") == "hold", F.col(name))).alias(name) for name in ("messages", "payload", "held")
     ]
     for part in PARTS:
-        found.append(total(of(part, F.col("time"))).alias(part))
-        found.append(total(of(part, F.col("messages"))).alias(f"{part}_count"))
+        found.append(summed(of(part, F.col("time"))).cast(SUM).alias(part))
+        found.append(summed(of(part, F.col("messages"))).alias(f"{part}_count"))
         found.append(quantiles(of(part, F.greatest(F.col("about"), F.lit(0))), "messages").alias(f"{part}_ns"))
     early = (F.col("part") == "link") & (F.col("about") < 0)
-    found.append(total(F.when(early, F.col("messages"))).alias("early"))
+    found.append(summed(F.when(early, F.col("messages"))).alias("early"))
     found.append(F.coalesce(-F.min(F.when(early, F.col("least"))), F.lit(0)).alias("ahead"))
     found.append(F.min(of("link", F.col("least"))).alias("least"))
     return spreads.where("part <> 'slot'").groupingSets([[], ["domain"], LINK], *LINK).agg(*found)
 
 
-@schema("domain string, slot bigint, messages bigint, hold bigint")
+@schema(f"domain string, slot bigint, messages bigint, hold {SUM}")
 def holds(spreads: DataFrame) -> DataFrame:
     """From `spread`: what was held in each domain as time went on."""
     rows = spreads.where("part = 'slot' and about is not null").groupBy("domain", F.col("about").alias("slot"))
-    return rows.agg(F.sum("messages").alias("messages"), F.sum("time").alias("hold"))
+    return rows.agg(F.sum("messages").alias("messages"), F.sum("time").cast(SUM).alias("hold"))
 
 
 @schema(
-    "server string, origin string, hops bigint, copies bigint, queue bigint, total bigint, queue_ns array<bigint>, "
+    f"server string, origin string, hops bigint, copies bigint, queue {SUM}, total {SUM}, queue_ns array<bigint>, "
     "total_ns array<bigint>"
 )
 def arrivals(log: DataFrame, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
@@ -168,7 +168,7 @@ def arrivals(log: DataFrame, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
     alone, and of all, which have no server."""
     whole = F.col("done") - ahead_of("server", ahead) - F.col("sent") + ahead_of("origin", ahead)
     times = {"queue": F.col("done") - F.col("delivered"), "total": F.greatest(whole, F.lit(0))}
-    key, sums = ("server", "origin", "hops"), ("copies", *times)
+    key = ("server", "origin", "hops")
     rows = log.where("kind = 'react'").select(
         *key, *[time.alias(name) for name, time in times.items()],
         *[near(time).alias(f"{name}_about") for name, time in times.items()],
@@ -176,11 +176,12 @@ def arrivals(log: DataFrame, ahead: Mapping[str, int] = NO_CLOCKS) -> DataFrame:
     abouts = [f"{name}_about" for name in times]
     # Two histograms: a row tells of one of them, and the other's column is null.
     rows = rows.groupingSets([[*key, about] for about in abouts], *key, *abouts).agg(
-        F.count("*").alias("copies"), *[F.sum(name).alias(name) for name in times]
+        F.count("*").alias("copies"), *[total(F.col(name)).alias(name) for name in times]
     )
     own = F.col("total_about").isNotNull()
     return rows.groupingSets([[], ["hops"], list(key)], *key).agg(
-        *[F.coalesce(F.sum(F.when(own, F.col(name))), F.lit(0)).alias(name) for name in sums],
+        F.coalesce(F.sum(F.when(own, F.col("copies"))), F.lit(0)).alias("copies"),
+        *[F.coalesce(F.sum(F.when(own, F.col(name))), F.lit(0)).cast(SUM).alias(name) for name in times],
         *[quantiles(about, "copies").alias(about.replace("about", "ns")) for about in abouts],
     )
 
@@ -205,12 +206,12 @@ def waits(log: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-@schema("domain string, server string, member bigint, messages bigint, hold bigint, longest bigint")
+@schema(f"domain string, server string, member bigint, messages bigint, hold {SUM}, longest bigint")
 def waiting(waited: DataFrame) -> DataFrame:
     """From `waits`: whom each server waits for, how often, and for how long in all; a message that lacks several
     causes waits for each of their members."""
     rows = waited.groupBy("domain", "server", "member", "origin", "number").agg(F.max("hold").alias("hold"))
     return rows.groupBy("domain", "server", "member").agg(
-        F.count("*").alias("messages"), F.coalesce(F.sum("hold"), F.lit(0)).alias("hold"),
+        F.count("*").alias("messages"), F.coalesce(total(F.col("hold")), F.lit(0)).cast(SUM).alias("hold"),
         F.coalesce(F.max("hold"), F.lit(0)).alias("longest"),
     )  # fmt: skip

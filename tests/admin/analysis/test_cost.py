@@ -117,7 +117,7 @@ def test_the_whole_report_adds_up(recorded, figures):
 def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_the_last_relay(
     spark, arrow, tmp_path, backend
 ):
-    from mombroker.admin.analysis import cost, export, figures, source, stores, times
+    from mombroker.admin.analysis import cost, export, figures, report, source, stores, times
 
     names = [f"s{at}" for at in range(1, 8)]
     topology = layouts.build({"d1": names}, ordering=backend)
@@ -126,7 +126,7 @@ def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_th
     list(export.export(stores.read(tmp_path / "bus"), tmp_path / "exported"))
     log = source.read(spark, tmp_path / "exported")
     delays = times.delays(times.spread(times.hops(log), times.links(cost.taken(log))))
-    latency = figures.latency({"arrivals": times.arrivals(log).collect(), "delays": delays.collect()})
+    latency = figures.latency({"arrivals": report._collected(times.arrivals(log)), "delays": report._collected(delays)})
 
     passages = [one for each in truth.passages.values() for one in each]
     firsts = {}

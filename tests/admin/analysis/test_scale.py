@@ -63,6 +63,32 @@ def test_a_report_is_of_users_and_destinations_and_small_however_many_connect(sp
     assert not [row for row in found["anomalies"] if row["kind"] in ("undelivered", "duplicates")]
 
 
+@pytest.mark.long
+def test_long_times_add_up_and_agents_that_have_moved_are_told_in_part(spark):
+    """400,000 messages reach a server that was down for a night, 10^19 ns in all, and 600 agents have moved: so 1,200
+    names got more or less than was sent to them, but all together the same."""
+    from mombroker.admin.analysis import report
+
+    night, late, moved = 8 * 3600 * 10**9, 400_000, 600
+    out = "array(named_struct('domain', 'd', 'ordering', 'matrix', 'peer', 'lab', 'bytes', 10L, 'ints', 3L))"
+    same = {"origin": "'hub'", "number": "id", "sent": f"{BEGIN}L", "payload": "10"}
+    sent = {**same, "server": "'hub'", "incarnation": "'i'", "kind": "'send'", "agent": "'hub/x'", "done": f"{BEGIN}L"}
+    took = {**same, "server": "'lab'", "incarnation": "'j'", "kind": "'react'", "done": f"{BEGIN + night}L"}
+    over = {"peer": "'hub'", "domain": "'d'", "ordering": "'matrix'", "hops": "1", "received": f"{BEGIN}L + 1"}
+    apart = {"number": f"id + {late}"}
+    log = rows(spark, late, **sent, out=out, dests="array('lab/y')")
+    log = log.unionByName(rows(spark, late, **took, **over, agent="'lab/y'", delivered=f"{BEGIN + night}L"))
+    log = log.unionByName(rows(spark, moved, **{**sent, **apart}, dests="array(concat('lab/old', id))"))
+    log = log.unionByName(rows(spark, moved, **{**took, **apart}, agent="concat('lab/new', id)", delivered="sent"))
+    found, _ = report.analyse(log, messages=0)
+    (every,) = (row for row in found["latency"]["whole"] if row["part"] == "all")
+    assert every["seconds"] == (late + moved) * night / 1e9 and (late * night) > 1 << 63
+    assert found["links"][0]["hold_ms"] == pytest.approx(night / 1e6)
+    assert [row["agent"] for row in found["hot"]] == []  # lab/y is as it should be: those that are not go before it
+    assert found["left_out"] == {"agents": 0, "destinations": 0, "clients": 0, "anomalies": 2 * moved - 999}
+    assert len(json.dumps(found, indent=2, allow_nan=False)) < 1_000_000
+
+
 def test_what_is_sent_to_ever_other_sets_of_servers_is_counted_in_whole_and_told_in_part(spark, monkeypatch):
     from mombroker.admin.analysis import report
 
