@@ -115,6 +115,7 @@ def plan(topology: Topology, lost: str, stores: Mapping[str, Store], program: Pr
             report.dead.append({"at": name, **_described(message), "agent": agent, "reason": reason})
         server.tx.rows.meta |= leaving.withdrawn(metas[name], [lost])
         server.clients.lost(lost)
+        server.clients.cut_off(server.channel.cut_off(lost) - {lost})
         server.stop()
         batches[name] = server.ready(now).batch
     return Plan(report, batches)

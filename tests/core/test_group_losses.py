@@ -1,0 +1,82 @@
+"""A server is lost, and members of a group miss casts by that: what they have until all know of the loss."""
+
+from typing import Any
+
+from mombroker.agents import Agent, NotDelivered, View, notification, reacts
+from tests.admin.test_reset import reset_bus
+from tests.core.bus import Bus, topology
+from tests.core.sample_agents import Put
+
+HERE = "tests.core.test_group_losses"
+
+
+@notification
+class Do:
+    """Something, in the group."""
+
+    what: str
+    text: str = ""
+
+
+@notification
+class Said:
+    text: str
+
+
+class Member(Agent):
+    heard: list[str] = []  # noqa: RUF012 - its state
+    back: list[str] = []  # noqa: RUF012
+    views: list[list[Any]] = []  # noqa: RUF012
+
+    @reacts
+    def do(self, note: Do) -> None:
+        if note.what == "join":
+            self.join("ledger")
+        elif note.what == "leave":
+            self.leave("ledger")
+        else:
+            self.group("ledger").cast(Said(note.text), order="total")
+
+    @reacts
+    def said(self, note: Said) -> None:
+        self.heard.append(note.text)
+
+    @reacts
+    def put(self, note: Put) -> None: ...
+
+    @reacts
+    def viewed(self, note: View) -> None:
+        self.views.append([note.number, note.members])
+
+    @reacts
+    def returned(self, note: NotDelivered) -> None:
+        self.back.append(note.note.text)
+
+
+def told(bus: Bus, agent: str, what: str, text: str = "") -> None:
+    bus.send(agent[0], agent, Do(what, text))
+    bus.pump()
+
+
+def begun() -> Bus:
+    """The registry a is behind b, where the group lives. c misses a cast when d is lost."""
+    bus = Bus(topology({"x": "bcd", "y": "ab"}, dict.fromkeys(("b/x", "c/y", "b/w"), f"{HERE}:Member")))
+    bus.pump()
+    for each in ("b/x", "c/y"):
+        told(bus, each, "join")
+    bus.cut("c", "d")
+    bus.send("d", ["b/x", "c/y"], Put("which c never gets"))
+    bus.pump()
+    told(bus, "b/x", "cast", "one")  # it waits for that at c
+    return bus
+
+
+def test_who_misses_a_cast_by_a_reset_is_told_that_the_group_is_gone():
+    bus = begun()
+    reset_bus(bus, "d")
+    told(bus, "b/x", "cast", "two")
+    assert bus.fields("c/y")["heard"] == [] and bus.fields("c/y")["views"][1:] == [[3, []]]
+    assert bus.fields("b/x")["heard"] == ["one", "two"] and bus.fields("b/x")["views"][-1][1] == ["b/x"]
+    told(bus, "c/y", "join")
+    told(bus, "b/x", "cast", "three")
+    assert bus.fields("c/y")["heard"] == ["three"]
