@@ -2,7 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from mombroker.agents import Agent, NotDelivered, View, notification, reacts
+from mombroker.core.groups import member
+from mombroker.core.groups.view import Cast
+from mombroker.core.groups.view import View as Next
 from tests.admin.test_reset import reset_bus
 from tests.core.bus import Bus, topology
 from tests.core.sample_agents import Put
@@ -71,6 +76,25 @@ def begun() -> Bus:
     return bus
 
 
+@pytest.mark.parametrize("who, what", [("c/y", "leave"), ("b/w", "join"), ("c/y", "cast")])
+def test_who_misses_a_cast_in_total_order_by_a_loss_gets_nothing_more_of_its_view(who, what):
+    bus = begun()
+    bus.cut("a", "b")
+    bus.crash("d")
+    assert bus.ask("b", "lose", servers=["d"], domain="x", epoch=1) == {"domain": "x", "epoch": 1}
+    told(bus, "b/x", "cast", "two")
+    told(bus, who, what, "three")
+    y = bus.fields("c/y")
+    assert y["heard"] == [] and y["views"] == [[2, ["b/x", "c/y"]]]
+    bus.join("a", "b")
+    bus.pump()
+    y = bus.fields("c/y")
+    assert y["heard"] == [] and y["views"][1:] == [[3, []]]
+    assert y["back"] == (["three"] if what == "cast" else [])
+    assert "c/y" not in bus.fields("b/x")["views"][-1][1]
+    assert bus.fields("b/x")["heard"][:2] == ["one", "two"]
+
+
 def test_who_misses_a_cast_by_a_reset_is_told_that_the_group_is_gone():
     bus = begun()
     reset_bus(bus, "d")
@@ -80,3 +104,13 @@ def test_who_misses_a_cast_by_a_reset_is_told_that_the_group_is_gone():
     told(bus, "c/y", "join")
     told(bus, "b/x", "cast", "three")
     assert bus.fields("c/y")["heard"] == ["three"]
+
+
+def test_a_member_whose_casts_an_older_program_has_not_counted_waits_for_none_of_them():
+    former, now = member.Member("a/x"), member.Member("a/x")
+    former.offer(Next(1, ["a/x"]))
+    now.load(former.values()[:-1])
+    third, following = Cast(1, "a/x", 0, place=3), Next(2, ["a/x"], placed=4)
+    assert now.offer(third)[0] == [third] and now.offer(following)[0] == []
+    now.load(former.values()[:-1])
+    assert now.go_on()[0] == [following]

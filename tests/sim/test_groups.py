@@ -47,7 +47,9 @@ def test_members_of_a_view_have_the_same_casts_in_many_runs(part):
     assert [seed for seed in range(100 * part, 100 * part + 100) if run(seed, groups=True).wrong] == []
 
 
-LATE = [pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562, 100358, 100568)]
+LATE = [
+    pytest.param(seed, marks=pytest.mark.long) for seed in (90162, 90184, 90310, 90531, 90562, 100358, 100547, 100568)
+]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 60073, 60266, 60286, *LATE])

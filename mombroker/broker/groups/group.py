@@ -100,7 +100,7 @@ class Group(Native):
     def _announce(self, view: View, agents: list[str]) -> None:
         note = Viewed(
             self.name, view.number, view.members, view.joined, view.left, view.giver, view.lacking, view.cut,
-            view.heard,
+            view.heard, view.placed,
         )  # fmt: skip
         servers = self.tx.topology.servers
         self._send(tuple(agent for agent in agents if self._where(agent) in servers), note)
@@ -140,7 +140,9 @@ class Group(Native):
         self.placed += 1
         members, source = self.home.members, message.source
         if members:
-            told = Told(self.name, self.home.number, source, note.type, note.payload, asked=message.number)
+            number, place = self.home.number, self.home.place()
+            told = Told(self.name, number, source, note.type, note.payload, asked=message.number, place=place)
+            self.change()
             send_cast(self.natives, self.id, tuple(members), told, self.id, BOUNCE)
         if source not in members:
             self.natives.post(self.id, f"{self._where(source)}/{SERVERS}", Placed(source, message.number))

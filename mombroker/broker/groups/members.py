@@ -170,9 +170,6 @@ class Members(Native):
             note: Told = note_of(message)
         except UnknownNotification:  # the agent will say so
             return True
-        if not note.seq and note.sender == agent:
-            self.outboxes.placed(agent, note.asked or LAST)
-            self.goes_on(agent)
         return self._offer(message, agent, note.group)
 
     def _view_comes(self, message: Message, agent: str) -> bool:
@@ -200,12 +197,12 @@ class Members(Native):
 
     def _offer(self, message: Message, agent: str, group: str) -> bool:
         """A cast or view has come for a member. True if it has it now, and nothing else."""
-        mine = self.find(group, agent)
+        mine, item = self.find(group, agent), item_of(message, 0)
         if mine is None:
+            self._has_place(agent, item)
             self._drop(message, agent)
             return False
         self.change_of(mine)
-        item = item_of(message, 0)
         done, refused = mine.member.offer(item)
         alone = done == [item] and not mine.gone
         self._deliver(mine, done, refused, alone)
@@ -222,6 +219,7 @@ class Members(Native):
         for each in [*done, *refused]:
             if each.of.row:
                 self.tx.rows.items[each.of.row] = None
+            self._has_place(mine.agent, each)
         for each in refused:
             self._drop(each.of.message, mine.agent)
         doubts = self.states.doubts
@@ -235,6 +233,12 @@ class Members(Native):
                 self._begins(mine, each)
             elif type(each) is Cast and each.seq:
                 self._keep(mine, each)
+
+    def _has_place(self, agent: str, item: Cast | View) -> None:
+        """One of its own in total order is no longer under way. While it is held, that may be for what is lost."""
+        if type(item) is Cast and not item.seq and item.sender == agent:
+            self.outboxes.placed(agent, note_of(item.of.message).asked or LAST)
+            self.goes_on(agent)
 
     def _hand_over(self, mine: Membership, item: Cast | View) -> None:
         if mine.gone:

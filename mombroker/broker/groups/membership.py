@@ -88,6 +88,9 @@ def item_of(message: Message, row: int) -> Cast | View:
     note = note_of(message)
     of = Brought(message, row)
     if type(note) is Told:
-        return Cast(note.number, note.sender, note.seq, note.after, of)
+        return Cast(note.number, note.sender, note.seq, note.after, of, place=note.place)
     assert type(note) is Viewed, "only casts and views are for members"
-    return View(note.number, note.members, note.joined, note.left, note.giver, note.lacking, note.cut, note.heard, of)
+    return View(
+        note.number, note.members, note.joined, note.left, note.giver, note.lacking, note.cut, note.heard, note.placed,
+        of,
+    )  # fmt: skip

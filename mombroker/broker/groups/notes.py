@@ -235,6 +235,7 @@ class Viewed(GroupNote):
     lacking: list[str] = field(default_factory=list)
     cut: dict[str, Count] = field(default_factory=dict)
     heard: dict[str, Count] = field(default_factory=dict)
+    placed: Count = 0
 
     def agents(self) -> list[str]:
         return [
@@ -250,8 +251,8 @@ class Viewed(GroupNote):
 
 @dataclass(slots=True)
 class Told(GroupNote):
-    """A cast: a notification, by its wire name and its packed fields. `seq` and `after` as in core/groups/view.py;
-    `asked`: in total order, the number of the message by which its sender has asked for it."""
+    """A cast: a notification, by its wire name and its packed fields. `seq`, `after` and `place` as in
+    core/groups/view.py; `asked`: in total order, the number of the message by which its sender has asked for it."""
 
     wire = CAST
     group: str
@@ -262,6 +263,7 @@ class Told(GroupNote):
     seq: Count = 0
     after: dict[str, Count] = field(default_factory=dict)
     asked: Count = 0
+    place: Count = 0
 
     def agents(self) -> list[str]:
         return [self.sender, *self.after]

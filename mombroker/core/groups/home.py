@@ -49,6 +49,7 @@ class Home:
               whether it gives none any more)
     heard     of agents that have asked to join: by which message, the last time
     refused   those that are told with the next view that they are not in it
+    placed    casts of the view in total order
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Home:
         "stable",
         "heard",
         "refused",
+        "placed",
     )
 
     def __init__(
@@ -88,6 +90,7 @@ class Home:
         self.change: Change | None = None
         self.acks: dict[str, dict[str, int]] = {}  # of servers: casts of the view that they have
         self.stable = 0  # casts of the view that all are known to have
+        self.placed = 0
 
     # -- what members want -------------------------------------------------------------------------------------------
 
@@ -174,6 +177,11 @@ class Home:
         else:
             self._install()
 
+    def place(self) -> int:
+        """That of one more cast in total order."""
+        self.placed += 1
+        return self.placed
+
     # -- what servers say --------------------------------------------------------------------------------------------
 
     def flushed(self, server: str, number: int, attempt: int, casts: dict[str, int]) -> None:
@@ -247,7 +255,8 @@ class Home:
         told = [agent for agent in old if agent not in change.lost]
         told += [*change.joined, *(agent for agent in self.refused if agent not in change.joined)]
         self.refused = []
-        view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut, self._vain(told))
+        vain, placed, self.placed = self._vain(told), self.placed, 0
+        view = View(self.number, list(self.members), change.joined, left, giver, lacking, change.cut, vain, placed)
         self.announce(view, told)
         self._begin()
 
@@ -276,15 +285,16 @@ class Home:
     def values(self) -> list[Any]:
         change = self.change and self.change.values()
         values = [self.number, self.members, self.lacking, self.wishes, self.needs, change, self.since]
-        return [*values, self.heard, self.refused]
+        return [*values, self.heard, self.refused, self.placed]
 
     def load(self, values: list[Any]) -> None:
-        self.number, self.members, self.lacking, wishes, self.needs, change, *more = values[:9]
+        self.number, self.members, self.lacking, wishes, self.needs, change, *more = values[:10]
         self.wishes = [(what, agent, needs) for what, agent, needs in wishes]
         self.change = Change(*change) if change else None
         self.since = more[0] if more else {}  # an older program has kept none
         if len(more) > 1:
-            self.heard, self.refused = more[1:]
+            self.heard, self.refused = more[1:3]
+        self.placed = more[3] if len(more) > 3 else 0
 
     def check(self) -> None:
         assert self.change is None or self.change.waits, "1: a change waits for nobody"

@@ -6,9 +6,12 @@ from typing import Any
 
 from mombroker.core.groups.view import Cast, View
 
+UNKNOWN = 1 << 62  # greater than any number of casts
+
 
 class Member:
-    """1. Casts are delivered in the view that they were made in, those of each member in its order.
+    """1. Casts are delivered in the view that they were made in, those of each member in its order, and those in total
+       order in that.
     2. A view ends when all its casts are delivered that its successor names; others of it are refused.
     3. From its FLUSH to the next view an agent makes no casts, and those of members that are out are doubtful, with all
        that is behind them: they are delivered where they stand, and the next view says whether they belong to this one.
@@ -17,18 +20,22 @@ class Member:
     members    of that view
     sent       its own casts in it
     had        casts of each member that were delivered in it
+    placed     of those in total order it has had this one last; UNKNOWN: an older program has not kept it
     doubtful   of each member that has made such, casts with those behind them that may not belong to it
     inhibited  it has flushed, or is to
     barred     members that are out
     held       what waits: casts, and views
     """
 
-    __slots__ = ("agent", "number", "members", "sent", "had", "doubtful", "told", "inhibited", "barred", "held")
+    __slots__ = (
+        "agent", "number", "members", "sent", "had", "placed", "doubtful", "told", "inhibited", "barred", "held",
+    )  # fmt: skip
 
     def __init__(self, agent: str):
         self.agent, self.number, self.sent = agent, 0, 0
         self.members: list[str] = []
         self.had: dict[str, int] = {}
+        self.placed = 0
         self.doubtful: dict[str, int] = {}
         self.told: dict[str, int] = {}  # of `had`, what its last cast has said
         self.inhibited = False
@@ -76,7 +83,7 @@ class Member:
             done.append(found)
             if type(found) is View:
                 refused += self._install(found)
-            elif type(found) is Cast and found.seq:
+            elif type(found) is Cast:
                 self._deliver(found)
         return done, refused
 
@@ -85,7 +92,9 @@ class Member:
 
     def _deliver(self, cast: Cast) -> None:
         sender, had = cast.sender, self.had
-        if sender in self.barred or sender in self.doubtful or any(
+        if not cast.seq:
+            self.placed = cast.place or self.placed
+        elif sender in self.barred or sender in self.doubtful or any(
             had.get(agent, 0) < count for agent, count in cast.after.items()
         ):  # fmt: skip
             cast.behind = had.get(sender, 0)
@@ -95,23 +104,23 @@ class Member:
 
     def _is_due(self, item: Cast | View) -> bool:
         if type(item) is View:
-            next_one = item.number == self.number + 1 or not self.inside
-            return next_one and all(self._seen(agent) >= count for agent, count in self.cut(item).items())
+            return not self.inside or (item.number == self.number + 1 and self._ends(item))
         if type(item) is not Cast or item.number != self.number:
             return False
         if not item.seq:
-            return True
+            return item.place <= self.placed + 1
         return item.seq == self._seen(item.sender) + 1 and all(
             self._seen(agent) >= count for agent, count in item.after.items()
         )
 
-    def cut(self, view: View) -> dict[str, int]:
-        """What must be delivered before this view: nothing, if it is the first one here."""
-        return view.cut if self.inside and view.number == self.number + 1 else {}
+    def _ends(self, view: View) -> bool:
+        """Is all delivered that the next view names?"""
+        return self.placed >= view.placed and all(self._seen(agent) >= count for agent, count in view.cut.items())
 
     def _install(self, view: View) -> list[Cast]:
         self.number, self.members = view.number, view.members
         self.sent, self.had, self.doubtful, self.told, self.barred, self.inhibited = 0, {}, {}, {}, [], False
+        self.placed = 0
         late = [each for each in self.held if type(each) is Cast and each.number < view.number]
         self.held = [each for each in self.held if each.number >= view.number and each not in late]
         return late
@@ -120,11 +129,12 @@ class Member:
 
     def values(self) -> list[Any]:
         values = [self.agent, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred]
-        return [*values, self.doubtful]
+        return [*values, self.doubtful, self.placed]
 
     def load(self, values: list[Any]) -> None:
-        _, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred, *more = values[:9]
+        _, self.number, self.members, self.sent, self.had, self.told, self.inhibited, self.barred, *more = values[:10]
         self.doubtful = more[0] if more else {}
+        self.placed = more[1] if len(more) > 1 else UNKNOWN
 
     def check(self) -> None:
         assert all(each.number >= self.number for each in self.held), "1: a cast of a view that is over waits"

@@ -18,6 +18,7 @@ class View:
     cut            casts of the view before, by member: so many of each are delivered in it, and no others
     heard          of those that are told that they are not in it: the last message by which each has asked to join, if
                    that has come to nothing
+    placed         casts of the view before in total order: they are delivered in it, too
     """
 
     number: int
@@ -28,6 +29,7 @@ class View:
     lacking: list[str] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
     heard: dict[str, int] = field(default_factory=dict)
+    placed: int = 0
     of: Any = None  # what has brought it
 
 
@@ -39,6 +41,7 @@ class Cast:
     after   casts that the sender had when it made this one, since the one before it: how many of each member's
     behind  where it was delivered, and the next view has still to say whether it belongs to this one: so many of its
             sender do in any case; else -1
+    place   among those of its view that are in total order, from 1; 0: it is not, or an older home has not said so
     """
 
     number: int
@@ -47,3 +50,4 @@ class Cast:
     after: dict[str, int] = field(default_factory=dict)
     of: Any = None
     behind: int = -1
+    place: int = 0
