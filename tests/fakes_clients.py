@@ -6,7 +6,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mombroker.broker.commands import ACCEPTED, COMMAND, Disposition, Receipt, Refused, Send, Subscribe, Transact
+from mombroker.broker.commands import (
+    ACCEPTED,
+    COMMAND,
+    Disposition,
+    Receipt,
+    Refused,
+    Send,
+    SendRound,
+    Subscribe,
+    Transact,
+)
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Consume, Drained, Publish, Table
@@ -354,6 +364,17 @@ def half_refused(transact: Callable[..., None]) -> Callable[..., None]:
         transact(handlers, session, command)
 
     return send_first
+
+
+def round_from_its_end(send_round: Callable[..., None]) -> Callable[..., None]:
+    """What is sent to queues in turn is put there from the last to the first."""
+
+    def send(handlers: Handlers, session: Session, run: SendRound) -> None:
+        for values in (run.places, run.bodies, run.receipts):
+            values.reverse()
+        send_round(handlers, session, run)
+
+    return send
 
 
 def refused_and_retried(_: Callable[[Waiting, Session], None]) -> Callable[[Waiting, Session], None]:

@@ -18,6 +18,7 @@ from mombroker.broker.commands import (
     Receipts,
     Refused,
     Send,
+    SendRound,
     SendRun,
     Subscribe,
     Unsubscribe,
@@ -142,6 +143,13 @@ class Connection:
         made = [self.message(destination) for _ in range(count)]
         bodies, receipts = [command.body for _, command in made], [self.receipt(sent) for sent, _ in made]
         self.do(SendRun(made[0][1], bodies, receipts))
+
+    def send_round(self, destinations: Sequence[str]) -> None:
+        """One message to each, in turn, in one piece."""
+        made = [self.message(destination) for destination in destinations]
+        places = [(command.destination, command.shown) for _, command in made]
+        bodies, receipts = [command.body for _, command in made], [self.receipt(sent) for sent, _ in made]
+        self.do(SendRound(made[0][1], places, bodies, receipts))
 
     def subscribe(self, stream: Stream, durable: str = "", **more: Any) -> str:
         """Its name on this connection."""

@@ -23,6 +23,7 @@ from mombroker.sim.orders import Orders
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.questions import Questions
 from mombroker.sim.revisions import Revisions
+from mombroker.sim.rounds import Rounds
 from mombroker.sim.wires.protocols import Protocols
 from mombroker.sim.workers import MODES, QUEUES, TOPICS, A, B, Enduringly, Everything, Queues, Worker
 from mombroker.sim.world import MS
@@ -377,7 +378,7 @@ HEIRS, MOVING_HEIRS = "heirs", "moving-heirs"  # those to which servers may be l
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
-    "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves,
+    "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves, "rounds": Rounds,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
     "moving-sources": MovingSources, "orders": Orders, "guards": Guards, "protocols": Protocols, HEIRS: Heirs,
     MOVING_HEIRS: MovingHeirs,

@@ -167,6 +167,9 @@ CONTROLS = {
     "a receipt before the place": Control(
         "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (1, 2, 5)
     ),
+    "a round from its end": Control(
+        "rounds", partial(replaced, Handlers, "_send_round", fakes.round_from_its_end), (0, 1, 2)
+    ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
     "links that give one after the other": Control(
         "protocols", partial(replaced, Outbound, "_go_on", wires.link_by_link), (0, 1, 3)

@@ -28,6 +28,7 @@ SEEDS = {
     "joins": 3,
     "revisions": 5,
     "moving-pulls": 5,
+    "rounds": 9,
     "moving-desks": 5,
     "moving-sources": 5,
     "protocols": 5,
