@@ -8,6 +8,7 @@ import pytest
 from mombroker.agents import Agent, Table, View, notification, reacts
 from mombroker.agents.testing import Bus
 from mombroker.broker.groups.comings import Comings
+from tests.fakes_groups import broken
 
 ROWS = 100
 
@@ -136,6 +137,18 @@ def test_who_has_a_state_keeps_it_whoever_is_to_give_another_one(begins):
     assert bus.state("w")["log"] == ["fxzw", "xzw", *bus.state("y")["log"]]
     assert bus.state("y")["size"] == bus.state("w")["size"] == ROWS + 1
     bus.check()
+
+
+@pytest.mark.parametrize("begins", [told_late, fills])
+def test_otherwise_it_would_miss_the_views_in_which_it_waits(begins):
+    with broken("another state"):
+        bus = begins()
+        told(bus, "d/w", str(ROWS))
+        exclude(bus, "c/z")
+        bus.start("c")
+        bus.heal("c", "b")
+        bus.settle()
+    assert bus.state("y")["log"] != ["xzwy", "zwy", ROWS, "wy"]
 
 
 def test_who_has_a_state_takes_that_of_one_that_begins_without():

@@ -11,7 +11,6 @@ SHOWN = {
     "no flush": (5,), "no wait": (2,), "not inhibited": (5,), "no wait for a state": (2,), "not barred": (16,),
     "all belong": (16,), "install without copies": (37, 10, 46), "asked once": (28, 10, 88),
     "filled at once": (1,), "rows as they are now": (1,), "rows of before": (5,), "two states mixed": (24,),
-    "another state": (80524,),
     "held back": (22, 4, 21), "told again": (9,), "one is told": (9,), "no return": (9,), "told late": (21,),
     "told while down": (9,), "former home": (0, 2),
 }  # fmt: skip
