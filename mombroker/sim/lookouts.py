@@ -35,6 +35,7 @@ class Lookouts:
     """guards     those that are told, and for how many seconds the others wait for each (0: for ever)
     excluded   members that an operator has put out of group `watch`
     server     was down at the end, from `begin` to `end`
+    deaf       each home with the servers of members that it took to be down, too, at the end of that
     quiet      from then on guards are told no more
     """
 
@@ -44,6 +45,7 @@ class Lookouts:
     server: str = ""
     begin: Moment | None = None
     end: Moment | None = None
+    deaf: set[tuple[str, str]] = field(default_factory=set)
     quiet: dict[str, int] = field(default_factory=dict)
 
     def guard(self, id: str) -> float:
@@ -64,7 +66,7 @@ class Lookouts:
             self._wait(cluster)
             if self._late(cluster, lambda: _up(cluster, self.server)):  # an answer of it was on its way all the time
                 self._wait(cluster)
-            self.end = Moment(logs(), _ids(cluster))
+            self.end, self.deaf = Moment(logs(), _ids(cluster)), _down(cluster)
             node.boot()
             down = _down(cluster)
             self._wait(cluster, 3)
@@ -160,7 +162,8 @@ class Lookouts:
             word.what for at, word in sorted(words.items())
             if at <= end.ids[home] and word.what != "view" and home_of(word.members[0]) == self.server
         ]  # fmt: skip
-        elsewhere = [agent for agent in self._guards(members) if agent not in out]  # who is down itself is not told
+        away = {server for name, server in self.deaf if home_of(name) == home} | {self.server}
+        elsewhere = [agent for agent in self._guards(members) if home_of(agent) not in away]
         if out and elsewhere and after[1] == number and told[-1:] != ["down"]:
             yield f"{home} has not told that {self.server} is down"
         for agent in out:

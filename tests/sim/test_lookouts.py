@@ -10,8 +10,8 @@ from mombroker.core.topology import Domain, Server, Topology
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.faults import Faults
 from mombroker.sim.groups import Groups
-from mombroker.sim.lookouts import PERIOD
-from mombroker.sim.partners import Partner
+from mombroker.sim.lookouts import PERIOD, Lookouts, Moment
+from mombroker.sim.partners import WATCH, Partner
 from mombroker.sim.world import MS, SECOND, World
 
 
@@ -67,3 +67,19 @@ def test_who_is_not_told_that_a_server_is_up_again_is_found(back, wrong, monkeyp
 
     monkeypatch.setattr(Lookout, "_tell", tells)
     assert wrong in judged(5, 1, back)[1]
+
+
+@pytest.mark.parametrize(
+    "deaf, wrong",
+    [({"s0", "s2"}, []), ({"s0"}, ["s3 has not told that s0 is down"]), (set(), ["s3 has not told that s0 is down"])],
+)
+def test_who_is_told_who_is_down_is_not_down_itself(deaf, wrong):
+    """s0 is down; the home, on s3, has heard nothing of the other guard, on s2, either, as it is far away."""
+    members = ["s3/p5", "s0/p0", "s2/p2"]
+    logs = {id: [["v", WATCH, 7, members, "s3#651"]] for id in members}
+    found = Lookouts(
+        Random(1), {"s0/p0": 0, "s2/p2": 0}, server="s0", begin=Moment(logs, {"s3": 700}),
+        end=Moment(logs, {"s3": 800}), deaf={(f"s3/group:{WATCH}", server) for server in deaf},
+        quiet={"s3": 900},
+    )  # fmt: skip
+    assert [*found.faults(logs, False)] == wrong
