@@ -244,7 +244,8 @@ class States:
     def waits_to_join(self, mine: Membership) -> bool:
         """It has asked to join while views of a former group of this name lie before it, which has lived elsewhere.
         Their numbers may be those of views of this one: it joins when it has come to them."""
-        if mine.inside or all(source == mine.home for source, _ in self.ahead(mine.agent, mine.group)):
+        own = mine.home, self.members.id  # the latter says that it has asked in vain, or has left before that
+        if mine.inside or all(source in own for source, _ in self.ahead(mine.agent, mine.group)):
             return False
         mine.again = True
         self.later(mine)
