@@ -27,6 +27,7 @@ class Truth(Replicated):
     """The revision that is in force here. Only an empty store takes the topology of a server's file, as revision 1.
 
     number    of the revision
+    since     when it is in force, ns since 1970
     text      of the topology (core/revision.py)
     checks    what else may be wrong with a topology; each raises MomError
     applied   who goes on by another topology, called with what has changed once it is in force
@@ -53,12 +54,14 @@ class Truth(Replicated):
         self.ended: Callable[[int], None]
         self.is_lost: Callable[[str], bool]
         self.number, self.text = revision.in_force(self.tx.reader.meta(REVISION) | self.tx.reader.meta(TOPOLOGY))
+        self.since = self.tx.now
         if self.number:
+            self.since, *_ = revision.history(self.tx.reader.meta(HISTORY)).get(self.number, (0, "", []))
             if line := self.stands(file):
                 self.tx.note(line)
         else:
             self.number, self.text = 1, revision.text_of(file)
-            self.tx.rows.meta.update(revision.rows(1, self.text, self.tx.now, []))
+            self.tx.rows.meta.update(revision.rows(1, self.text, self.since, []))
         self.define(APPLY, _read_asked, self._decide, REVISED, _read_told, self._revise)
         self.refusal(REFUSED, _read_refusal, self._refused)
         self.refusal(BEGUN, _read_begun, self._begun)
@@ -166,8 +169,7 @@ class Truth(Replicated):
 
     def retell(self, servers: Iterable[str]) -> None:
         """Tell some servers again what is in force: the word may have been lost on its way."""
-        since = revision.history(self.tx.reader.meta(HISTORY))[self.number][0]
-        self._tell(servers, REVISED, json.dumps([self.number, since, self.text], ensure_ascii=False).encode())
+        self._tell(servers, REVISED, json.dumps([self.number, self.since, self.text], ensure_ascii=False).encode())
 
     # -- everywhere ------------------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class Truth(Replicated):
         """From now on this revision is in force here; domains of `anew` begin with new clocks. What it changes."""
         before, after = revision.read(self.text), revision.read(text)
         change, lines = difference(before, after), told(before, after)
-        self.number, self.text = number, text
+        self.number, self.since, self.text = number, since, text
         self.tx.rows.meta.update(revision.rows(number, text, since, lines))
         self.install(revision.read(text, self.tx.topology, self.tx.name), anew, number << EPOCH_BITS)
         for call in self.applied:

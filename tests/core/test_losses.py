@@ -1,5 +1,7 @@
 """A server is lost for good, by hand: the others go on without it, and another one begins in its place."""
 
+import json
+
 import pytest
 
 from mombroker.broker.groups.group import Group
@@ -237,3 +239,19 @@ def test_a_newcomer_whose_sponsor_is_lost_too_early_says_what_to_do_and_begins_a
     replace_store(bus, "d", bus.servers["a"].lost.known["d"][1])
     assert not bus.servers["d"].newcomers.waiting and not bus.ask("d", "status")["problems"]
     everyone_hears(bus, "after")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_in_force_is_told_again_though_it_is_not_durable_yet(restarts):
+    """A server is lost in the first moments of the registry."""
+    bus = Bus(topology({"x": "abc"}))
+    if restarts:
+        bus.pump()
+        bus.crash("a")
+        bus.boot("a")
+    truth = bus.servers["a"].truth
+    truth.retell(["b"])
+    meta = truth.tx.reader.meta("revision:") | truth.tx.rows.meta
+    assert truth.since == json.loads(meta["revision:1"])[0] > 0
+    bus.pump()
+    assert bus.servers["b"].truth.number == 1
