@@ -247,10 +247,10 @@ def waiter_in_the_session() -> Iterator[None]:
 def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:
     """A delivery without acknowledgements is settled in its batch, whether or not it is ever written."""
 
-    def settle(session: Session, consumer: SessionConsumer, items: Iterable[Any]) -> None:
+    def settle(session: Session, given: Iterable[tuple[SessionConsumer, Iterable[Any]]]) -> None:
         deliveries = session.deliveries
-        for item in items:
-            deliver(session, consumer, (item,))
+        for consumer, item in [(consumer, item) for consumer, items in given for item in items]:
+            deliver(session, ((consumer, (item,)),))
             if consumer.ack == "auto" and consumer.home:
                 deliveries.autos.pop()
                 deliveries._settle(consumer, deliveries.tag, ACCEPTED)

@@ -55,8 +55,9 @@ class Native:
 
     def flush(self) -> None: ...
 
-    def flush_part(self, part: Any) -> None:
-        self.flush()
+    def flush_parts(self, parts: list[tuple[Any, Any]]) -> None:
+        for native, _ in parts:
+            native.flush()
 
     def alarm(self) -> None: ...
 

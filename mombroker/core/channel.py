@@ -6,7 +6,7 @@ delivery order (protocols §8.2; paper 004 §4.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ class Engine(Protocol):
         self, message: Message, agents: list[str], domain: str = ..., peer: str = ..., received: int = ...
     ) -> None: ...
     def idle(self, agent: str) -> bool: ...  # nothing waits for it, no reaction is under way
+    def all_idle(self, agents: Iterable[str]) -> bool: ...
     def react_now(self, native: Any, message: Message) -> None: ...  # of an idle native agent
 
 
@@ -325,6 +326,22 @@ class Channel:
         if ids is not None:
             engine.reactions += len(sizes)
         return ids
+
+    def round_now(
+        self, sources: Sequence[str], agents: Sequence[str], type: str, sizes: Sequence[int], ids: int = 1
+    ) -> list[int] | None:
+        """As `run_now` of messages of which each has its own source and agent; `ids` of each."""
+        tx = self.tx
+        if self._own_wait() or tx.rows.bytes + sum(sizes) >= tx.limits.batch_bytes or not self.engine.all_idle(agents):
+            return None
+        given = [tx.new_id() for _ in range(ids * len(sizes))]
+        self.sent += len(sizes)
+        self.engine.reactions += len(sizes)
+        tx.urgency = tx.urgency or LINGER
+        if self._logs:
+            numbers = given if ids == 1 else given[::ids]
+            tx.rows.log.append(trace.Round(tx.name, tx.now, sources, agents, type, numbers, sizes))
+        return given
 
     def _stamp(self, message: Message, domain: str = "") -> tuple[list[str], Out]:
         """Stamp `message` for all its remote agents that are beyond us, seen from `domain` (empty: all of them).

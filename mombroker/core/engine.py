@@ -184,6 +184,13 @@ class Engine:
         """Nothing waits for this agent, or must wait with what comes next, and no reaction is under way."""
         return not (self.running or self.poison.left or agent in self.inboxes.boxes or self.tx.filled())
 
+    def all_idle(self, agents: Iterable[str]) -> bool:
+        """Is each of them?"""
+        boxes = self.inboxes.boxes
+        if self.running or self.poison.left or self.tx.filled():
+            return False
+        return not boxes or boxes.keys().isdisjoint(agents)
+
     def react_now(self, native: NativeAgent, message: Message) -> None:
         """The reaction of an idle agent to a message that need not pass through its inbox."""
         self.running = native.id

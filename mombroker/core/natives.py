@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
 from mombroker.core.batch import Damage
@@ -46,7 +46,7 @@ class NativeAgent(Protocol):
     def deleted(self) -> None: ...  # remove it, at once or when that is done; raises MomError
     def react(self, message: Message) -> None: ...
     def flush(self) -> None: ...  # after `touch`
-    def flush_part(self, part: Any) -> None: ...  # see Turns.touched
+    def flush_parts(self, parts: list[tuple[Any, Any]]) -> None: ...  # of several such; see Turns.touched
     def alarm(self) -> None: ...  # after Natives.alarm
     def damaged(self, damage: Damage) -> None: ...  # one of its items is lost
     def pack(self) -> bytes: ...  # one of `changed`: the state of its row
@@ -110,6 +110,9 @@ class Channel(Protocol):
     def send_now(self, source: str, native: NativeAgent, note: Note) -> None: ...
     def sent_here(self, source: str, agent: str, type: str, sizes: list[int]) -> list[int] | None: ...
     def run_now(self, source: str, native: NativeAgent, type: str, sizes: list[int]) -> list[int] | None: ...
+    def round_now(
+        self, sources: Sequence[str], agents: Sequence[str], type: str, sizes: Sequence[int], ids: int = ...
+    ) -> list[int] | None: ...
 
 
 class Natives:
@@ -136,12 +139,14 @@ class Natives:
                another one is at work, which might not expect that this one changes
     sent_here  the numbers of messages to an agent of ours, for whoever does here what is done at their delivery
     run_now    ids of messages that one of our own takes in one piece, as by `send_now`, if nothing is in their way
+    round_now  the same of messages of which each has its own source, and is for another agent
     waits      does something wait in the inbox of an agent here?
     """
 
     __slots__ = (
         "tx", "clock", "names", "agents", "ids", "changed", "unwritten", "turns", "types", "replication", "newcomers",
-        "send", "post", "cast", "send_now", "sent_here", "run_now", "waits", "_timers", "_collections",
+        "send", "post", "cast", "send_now", "sent_here", "run_now", "round_now", "waits", "_timers",
+        "_collections",
     )  # fmt: skip
 
     def __init__(
@@ -159,6 +164,7 @@ class Natives:
         self.tx, self.clock, self.names, self._collections, self._timers = tx, clock, names, collections, timers
         self.send, self.post, self.cast = channel.send, channel.post, channel.cast
         self.send_now, self.sent_here, self.run_now = channel.send_now, channel.sent_here, channel.run_now
+        self.round_now = channel.round_now
         self.types, self.replication, self.newcomers = types, replication, newcomers
         self.waits: Callable[[str], bool]
         self.agents: dict[str, NativeAgent] = {}

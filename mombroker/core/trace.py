@@ -139,6 +139,31 @@ class Run(Notes):
         return alone.records()
 
 
+class Round(Notes):
+    """Notes of one type, each of its own source to its own agent."""
+
+    __slots__ = ("sources", "agents", "type", "numbers", "sizes")
+
+    def __init__(
+        self, name: str, now: int, sources: Sequence[str], agents: Sequence[str], type: str, numbers: Sequence[int],
+        sizes: Sequence[int],
+    ):  # fmt: skip
+        self.name, self.now, self.sources, self.agents, self.type = name, now, sources, agents, type
+        self.numbers, self.sizes = numbers, sizes
+
+    def __len__(self) -> int:
+        return 2 * len(self.numbers)
+
+    def columns(self) -> tuple[Sequence[Any], ...]:
+        return self.numbers, self.sources, self.agents, (self.type,), self.sizes
+
+    def records(self) -> list[Record]:
+        alone = Notes(self.name, self.now)
+        types = [self.type] * len(self.numbers)
+        alone.told = list(zip(self.numbers, self.sources, self.agents, types, self.sizes, strict=True))
+        return alone.records()
+
+
 Entry = Record | Notes  # of the log of one commit
 
 # Version, trace, span and flags; a version that is not known may have more behind these (W3C Trace Context, 3.2).

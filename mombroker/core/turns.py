@@ -12,7 +12,7 @@ class Flushed(Protocol):
     id: str
 
     def flush(self) -> None: ...
-    def flush_part(self, part: Any) -> None: ...
+    def flush_parts(self, parts: list[tuple[Any, Any]]) -> None: ...  # of itself and others of its kind
 
 
 class Turns:
@@ -59,15 +59,26 @@ class Turns:
         self.soon = {}
 
     def flush(self) -> None:
-        """Flush the touched ones."""
+        """Flush the touched ones. Those of which a part is enough are flushed together where they follow each other."""
         touched, self.touched = self.touched, {}
+        agents, parts = self.agents, list[tuple[Flushed, Any]]()
         for native, part in touched.items():
-            if self.agents.get(native.id) is not native:
+            if agents.get(native.id) is not native:
                 continue
-            if part is None:
-                native.flush()
-            else:
-                native.flush_part(part)
+            if part is not None:
+                parts.append((native, part))
+                continue
+            if parts:
+                self._flush_parts(parts)
+                parts = []
+                if agents.get(native.id) is not native:
+                    continue
+            native.flush()
+        if parts:
+            self._flush_parts(parts)
+
+    def _flush_parts(self, parts: list[tuple[Flushed, Any]]) -> None:
+        parts[0][0].flush_parts(parts)
 
     def forget(self, native: Flushed) -> None:
         """It was removed."""

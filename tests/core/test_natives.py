@@ -93,7 +93,7 @@ def test_all_rows_of_an_agent_go_and_what_it_had_in_the_open_batch(natives):
 DOOR = {
     "tx", "clock", "names", "agents", "turns", "types", "replication", "newcomers", "send", "send_now", "post", "cast",
     "ids", "alarm", "collection", "changed", "unwritten", "add", "remove", "waits", "table",
-    "watch", "unwatch", "sent_here", "run_now",
+    "watch", "unwatch", "sent_here", "run_now", "round_now",
 }  # fmt: skip
 
 

@@ -17,8 +17,8 @@ class Native:
     def flush(self) -> None:
         self.log.append(self.id)
 
-    def flush_part(self, part: Any) -> None:
-        self.log.append(f"{part} of {self.id}")
+    def flush_parts(self, parts: list[tuple[Any, Any]]) -> None:
+        self.log.append(" and ".join(f"{part} of {native.id}" for native, part in parts))
 
 
 @pytest.fixture
@@ -44,6 +44,15 @@ def test_a_part_of_one_is_flushed_alone_unless_all_of_it_has_to_be(scene):
     turns.agents.pop(gone.id)
     turns.flush()
     assert log == ["a/0", "a part of a/1"]
+
+
+def test_parts_that_follow_each_other_are_flushed_together(scene):
+    turns, (one, two, three), log = scene
+    turns.touched.update({one: "this", two: "that", three: None})
+    turns.flush()
+    turns.touched.update({three: None, two: "that", one: "this"})
+    turns.flush()
+    assert log == ["this of a/0 and that of a/1", "a/2", "a/2", "that of a/1 and this of a/0"]
 
 
 def test_who_has_more_to_do_goes_on_in_this_turn_while_there_is_work_left(scene):

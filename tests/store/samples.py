@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mombroker.core.batch import LINK_BITS, Batch, HeldRow, InRow, ItemRow, LinkRow, PayloadRow, TaskRow
 from mombroker.core.message import Message
 from mombroker.core.topology import Domain, Server, Topology
-from mombroker.core.trace import Notes, Record, Run
+from mombroker.core.trace import Notes, Record, Round, Run
 from mombroker.core.trace import records as singles
 from mombroker.store import columns
 
@@ -117,6 +117,12 @@ def run_of(*told: tuple[int, int]) -> Run:
     return Run("paris", T0, "paris/source", "paris/q", "sample.Note", *map(list, zip(*told, strict=True)))
 
 
+def round_of(*told: tuple[int, str, str, int]) -> Round:
+    """Notes of one type: number, source, agent and size of each."""
+    numbers, sources, agents, sizes = map(list, zip(*told, strict=True))
+    return Round("paris", T0, sources, agents, "sample.Note", numbers, sizes)
+
+
 def some_notes() -> st.SearchStrategy[Notes]:
     """Of several agents, of several types."""
     names = st.sampled_from(["paris/a", "paris/b"])
@@ -128,7 +134,9 @@ def some_notes() -> st.SearchStrategy[Notes]:
         return notes
 
     pairs = st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(0, 3)), min_size=1, max_size=24)
-    return st.builds(made, times, st.lists(told, min_size=1, max_size=24)) | pairs.map(lambda each: run_of(*each))
+    fours = st.lists(st.tuples(st.integers(0, 1 << 60), names, names, st.integers(0, 3)), min_size=1, max_size=24)
+    several = st.builds(made, times, st.lists(told, min_size=1, max_size=24))
+    return several | pairs.map(lambda each: run_of(*each)) | fours.map(lambda each: round_of(*each))
 
 
 def by_id(rows: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[int, Any]]:

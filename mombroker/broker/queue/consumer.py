@@ -70,6 +70,13 @@ class Consumer:
         self.credit += note.credit
         self.room = min(self.room + freed, PREFETCH_BYTES)  # of what it had at a restart, room knows nothing
 
+    def accepted(self, ids: list[int], freed: int, credit: int) -> None:
+        """As `settled` of these alone."""
+        if self.uncommitted:
+            freed -= sum(self.uncommitted.pop(id, 0) for id in ids)
+        self.credit += credit
+        self.room = min(self.room + freed, PREFETCH_BYTES)
+
     def shun(self, message_id: str) -> bool:
         """Never give it this message again. False: it shuns too many already."""
         if len(self.shunned) >= MAX_SHUNNED:

@@ -16,15 +16,17 @@ class Consumers:
     2. Nothing of a group is given while an earlier message of it waits to be given again.
 
     changed     somebody is to search again what it has searched
+    sole        the only one that may get messages
     selective   some consumer has a filter
     draining    consumers and browsers that get what is ready and then lose their credit
     """
 
-    __slots__ = ("consumers", "turns", "groups", "changed", "selective", "draining")
+    __slots__ = ("consumers", "turns", "sole", "groups", "changed", "selective", "draining")
 
     def __init__(self) -> None:
         self.consumers: dict[Key, Consumer] = {}
         self.turns: tuple[deque[Consumer], ...] = ()  # those that may get messages, by falling priority
+        self.sole: Consumer | None = None
         self.groups: dict[str, MessageGroup] = {}
         self.changed = self.selective = False
         self.draining: tuple[Key, ...] = ()
@@ -60,6 +62,7 @@ class Consumers:
                 turns.append(deque())
             turns[-1].append(consumer)
         self.turns = tuple(turns)
+        self.sole = turns[0][0] if len(turns) == 1 and len(turns[0]) == 1 else None
 
     def hungry(self) -> bool:
         for turn in self.turns:
@@ -79,6 +82,9 @@ class Consumers:
 
     def choose(self, item: QueuedMessage, message: ClientMessage) -> Consumer | None:
         """Whose turn it is to take this message; nobody's, if None."""
+        sole = self.sole
+        if sole is not None and sole.matches is None and not item.group:
+            return sole if sole.credit > 0 and sole.room > 0 else None
         if item.group:
             owner = self._owner(item, message)
             if owner is not None:
@@ -98,9 +104,9 @@ class Consumers:
     def taker(self, count: int, size: int) -> Consumer | None:
         """Who takes so many messages at once, of so many bytes together, because there is nobody else, and it takes
         whatever comes."""
-        if len(self.turns) != 1 or len(self.turns[0]) != 1:
+        consumer = self.sole
+        if consumer is None:
             return None
-        consumer = self.turns[0][0]
         takes = consumer.matches is None and not consumer.single and consumer.credit >= count and consumer.room >= size
         return consumer if takes else None
 

@@ -22,6 +22,7 @@ DISPATCH_BYTES = 1 << 20  # of one message to a consumer, unless one alone is la
 RETURNING = "what lost sessions had is not back yet"
 RUN_BYTES = 64 << 10  # that are given in one piece: with more it ends
 CHECKED = 1_000  # messages of a lane that a check looks at
+Items = list[tuple[int, str, int, Any]]  # of a Dispatch
 
 
 class Pause(NamedTuple):
@@ -216,22 +217,29 @@ class Dispatcher:
 
     def dispatch(self, consumer: Consumer) -> None:
         """Send it what it was given."""
-        pending, consumer.pending = consumer.pending, []
-        late = self.messages.late
-        items: list[tuple[int, str, int, Any]] = []
-        size = 0
-        for item in pending:
-            items.append((item.id, item.message_id, item.count, item.message))
-            size += item.size
-            if item.stored and not (late and item.id in late):
-                item.message = None
+        session, number = consumer.key
+        sizes = [item.size for item in consumer.pending]
+        items, size = Items(), 0
+        for item, more in zip(self.taken(consumer), sizes, strict=True):
+            items.append(item)
+            size += more
             if size >= DISPATCH_BYTES or consumer.single:
-                self.queue.tell(consumer.key[0], Dispatch(consumer.key[1], items))
+                self.queue.tell(session, Dispatch(number, items))
                 items, size = [], 0
         if items:
-            self.queue.tell(consumer.key[0], Dispatch(consumer.key[1], items))
+            self.queue.tell(session, Dispatch(number, items))
         if consumer.remote:
             self.queue.change()
+
+    def taken(self, consumer: Consumer) -> Items:
+        """What it was given, to be sent: whoever asks sends it."""
+        pending, consumer.pending = consumer.pending, []
+        late, items = self.messages.late, Items()
+        for item in pending:
+            items.append((item.id, item.message_id, item.count, item.message))
+            if item.stored and not (late and item.id in late):
+                item.message = None
+        return items
 
     # -- credit --------------------------------------------------------------------------------------------------
 

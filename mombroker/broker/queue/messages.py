@@ -147,7 +147,9 @@ class QueueMessages:
             held = self.unacked[session] = {}
         held[item.id] = item
         self.unacked_bytes += item.size
-        if late and item.stored:
+        if not item.stored:
+            return
+        if late:
             self.late[item.id] = item
             self.queue.natives.unwritten[self] = None
         self._write_held(item)
@@ -322,7 +324,7 @@ class QueueMessages:
                     self._put_right()
             item.place = HELD
             rows.bytes += item.size
-            if item.id not in self.late:
+            if not self.late or item.id not in self.late:
                 rows.held[item.id] = item.held_row(self.queue.id)
 
     def write(self) -> None:

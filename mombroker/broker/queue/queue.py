@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.protocol import Cancel, Consume, Flow, Gone, Page, Passed, Ready, Refuse, Settle, Started, Taken
+from mombroker.broker.queue import rounds
 from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer
@@ -228,6 +229,20 @@ class Queue(Native):
         if not item.stored:
             messages.unstored += item.size
 
+    def takes_any(self) -> bool:
+        """Does it take a message by `put` now?"""
+        return not (self._unread or self.move is not None or self.settings.limited)
+
+    def put(self, message: ClientMessage, id: int, message_id: str) -> None:
+        """As `enqueue` of one that has no producer, no group, and no time."""
+        item = QueuedMessage(id, 9 - message.priority if self.one_lane is None else self.one_lane, message_id, message)
+        messages = self.messages
+        messages.count += 1
+        messages.bytes += item.size
+        self.dispatcher.enter(item)
+        if not item.stored:
+            messages.unstored += item.size
+
     def take_run(self, messages: list[ClientMessage], source: str) -> bool:
         """Messages alike that a client has sent in a row, in one piece; nothing comes of it but what comes of them one
         by one. False: they have to come so, and nothing was done."""
@@ -436,9 +451,9 @@ class Queue(Native):
             self.limits.drop_surplus()
         self.dispatcher.run()
 
-    def flush_part(self, part: Consumer) -> None:
-        """A consumer was given something, and that is all that has happened."""
-        self.dispatcher.dispatch(part)
+    def flush_parts(self, parts: list[tuple[Any, Any]]) -> None:
+        """Of each queue a consumer was given something, and that is all that has happened."""
+        rounds.dispatch(parts)
 
     def describe(self) -> dict[str, Any]:
         messages = self.messages

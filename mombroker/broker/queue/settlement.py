@@ -92,6 +92,24 @@ class Settlement:
             browser.settled(note)
             self.queue.touch()
 
+    def accept(self, number: int, accepted: list[int], credit: int, session: str) -> None:
+        """As `settle` of a note that tells of nothing else, and of few messages."""
+        if number < self.first.get(session, 0):
+            return
+        messages = self.messages
+        held = messages.unacked.get(session, {})
+        freed = messages.end_all([item for id in accepted if (item := held.pop(id, None)) is not None])
+        messages.unacked_bytes -= freed
+        if consumer := self.consumers.consumers.get((session, number)):
+            consumer.accepted(accepted, freed, credit)
+            if messages.ready or self.consumers.draining:  # else there is nothing to give for the credit
+                self.queue.touch()
+            if consumer.remote:
+                self.queue.change()
+        elif browser := self.dispatcher.browsers.get((session, number)):
+            browser.settled(Settle(number, accepted, credit=credit))
+            self.queue.touch()
+
     def _shun(self, note: Settle, held: dict[int, QueuedMessage], key: Key) -> int:
         """Not for this consumer again; to the dead letters what is too much to be remembered. Returns their bytes."""
         freed, consumer = 0, self.consumers.consumers.get(key)

@@ -9,6 +9,7 @@ from typing import Any
 from mombroker.broker.commands import ACCEPTED, MODIFIED, RELEASED, REQUEUED, Disposition
 from mombroker.broker.message import MessageRun
 from mombroker.broker.protocol import Flow, Settle
+from mombroker.broker.queue.rounds import FEW, Settled
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.core.errors import MomError
@@ -31,6 +32,7 @@ class Deliveries:
 
     __slots__ = (
         "consumers", "feed", "tag", "tags", "autos", "settling", "uncommitted", "uncommitted_bytes", "_post", "_touch",
+        "_post_round",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +41,7 @@ class Deliveries:
         feed: TopicFeed,
         post: Callable[[str, Settle | Flow], None],
         touch: Callable[[], None],
+        post_round: Callable[[list[Settled]], bool],
     ):
         self.consumers, self.feed = consumers, feed
         self.tag = 0  # of the last delivery
@@ -46,7 +49,7 @@ class Deliveries:
         self.autos: deque[int] = deque()
         self.settling: list[SessionConsumer] = []
         self.uncommitted = self.uncommitted_bytes = 0
-        self._post, self._touch = post, touch
+        self._post, self._touch, self._post_round = post, touch, post_round
 
     def settle(self, command: Disposition) -> None:
         """Raises MomError for a delivery that is not there to be settled."""
@@ -191,8 +194,24 @@ class Deliveries:
 
     def flush(self) -> None:
         settling, self.settling = self.settling, []
+        if len(settling) > 1 and self._tell_all(settling):
+            return
         for consumer in settling:
             self.tell(consumer)
+
+    def _tell_all(self, settling: list[SessionConsumer]) -> bool:
+        """In one piece, if all have accepted a few messages, and that is all. False: nothing was done."""
+        round = list[Settled]()
+        for consumer in settling:
+            accepted = consumer.outcomes.get(ACCEPTED, NONE)
+            if len(consumer.outcomes) != 1 or not 0 < len(accepted) <= FEW or not consumer.open or consumer.recounted:
+                return False
+            round.append((consumer.home, consumer.number, accepted, 0 if consumer.explicit else len(accepted)))
+        if not self._post_round(round):
+            return False
+        for consumer in settling:
+            consumer.outcomes = {}
+        return True
 
     def tell(self, consumer: SessionConsumer) -> None:
         """Let its home know what was settled."""

@@ -40,6 +40,7 @@ from mombroker.broker.message import USER, Alike, ClientMessage, in_turn, maker
 from mombroker.broker.names import TEMPORARY, name_of, subscription_name
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Run, Spec
+from mombroker.broker.queue import rounds
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.selectors import message_filter
 from mombroker.broker.session.placing import PLACE, WINDOW, Unplaced
@@ -176,9 +177,10 @@ class Handlers:
             return
         if session.guard is not None:
             self._pace(session, run.count)
-        messages = in_turn(self._message(session, run.model), run.places, run.bodies)
-        for queue, message in zip(queues, messages, strict=True):
-            self.natives.send_now(session.id, queue, message)
+        messages = list(in_turn(self._message(session, run.model), run.places, run.bodies))
+        if not rounds.put(queues, messages, session.id):
+            for queue, message in zip(queues, messages, strict=True):
+                self.natives.send_now(session.id, queue, message)
         session.reply(Receipts(run.receipts))
 
     def _take_all(self, session: Session, run: SendRound) -> list[Any]:

@@ -27,6 +27,8 @@ from mombroker.broker.commands import (
 from mombroker.broker.message import ClientMessage, MessageRun
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
+from mombroker.broker.queue import rounds
+from mombroker.broker.queue.dispatch import Items
 from mombroker.broker.selectors import Matches, required
 from mombroker.broker.session.consumer import SessionConsumer
 from mombroker.broker.session.deliveries import Deliveries
@@ -107,7 +109,7 @@ class Session(Native):
         self.feed = TopicFeed(
             self.tx, service.policies, self.topics, self.conn, self.deliver, self.deliver_run, self.alarm_at
         )
-        self.deliveries = Deliveries(self.consumers, self.feed, self.tell, self.touch)
+        self.deliveries = Deliveries(self.consumers, self.feed, self.tell, self.touch, self.settle_round)
         self.homes: dict[str, None] = {}
         self.endings: dict[int, tuple[str, str | None]] = {}
         self.temporary: set[str] = set()  # queues
@@ -276,27 +278,45 @@ class Session(Native):
         if message.origin != self.tx.name:
             for *_, client_message in note.items:
                 self.service.set_by_our_clock(client_message, message)
-        self._deliver(consumer, note.items)
+        self._deliver(((consumer, note.items),))
+
+    def takers(self, numbers: list[int]) -> list[SessionConsumer]:
+        """The consumers of these numbers, if each may have at once whatever comes for it; else none."""
+        if self.late is not None:
+            return []
+        found = [consumer for number in numbers if (consumer := self.consumers.get(number)) and consumer.open]
+        return found if len(found) == len(numbers) and all(consumer.home for consumer in found) else []
+
+    def take_round(self, takers: list[SessionConsumer], items: list[Items]) -> None:
+        """What queues of this server have dispatched to these."""
+        for consumer, some in zip(takers, items, strict=True):
+            if consumer.explicit:
+                consumer.credit -= len(some)
+        self._deliver(zip(takers, items, strict=True))
+
+    def settle_round(self, round: list[rounds.Settled]) -> bool:
+        return rounds.settle(self.natives, round, self.id)
 
     def deliver(self, consumer: SessionConsumer, message: ClientMessage, id: str, count: int, row: Any) -> None:
-        self._deliver(consumer, ((row, id, count, message),))
+        self._deliver(((consumer, ((row, id, count, message),)),))
 
-    def _deliver(self, consumer: SessionConsumer, items: Iterable[tuple[Any, str, int, ClientMessage]]) -> None:
-        deliveries, sub, ack, ahead = self.deliveries, consumer.sub, consumer.ack, self.clock.ahead
-        tag, tags, unsettled = deliveries.tag, deliveries.tags, consumer.unsettled
-        said = self.service.replies[self.conn]
-        for row, id, count, message in items:
-            tag += 1
-            unsettled[tag] = row
-            tags[tag] = consumer
-            if ack == "auto":
-                deliveries.autos.append(tag)
-            expires, due = message.expires, message.due
-            if expires:
-                expires -= ahead
-            if due:
-                due -= ahead
-            said.append(_delivery(Delivery, (sub, tag, id, message, count, expires, ack, due)))
+    def _deliver(self, given: Iterable[tuple[SessionConsumer, Iterable[tuple[Any, str, int, ClientMessage]]]]) -> None:
+        deliveries, ahead, said = self.deliveries, self.clock.ahead, self.service.replies[self.conn]
+        tag, tags = deliveries.tag, deliveries.tags
+        for consumer, items in given:
+            sub, ack, unsettled = consumer.sub, consumer.ack, consumer.unsettled
+            for row, id, count, message in items:
+                tag += 1
+                unsettled[tag] = row
+                tags[tag] = consumer
+                if ack == "auto":
+                    deliveries.autos.append(tag)
+                expires, due = message.expires, message.due
+                if expires:
+                    expires -= ahead
+                if due:
+                    due -= ahead
+                said.append(_delivery(Delivery, (sub, tag, id, message, count, expires, ack, due)))
         deliveries.tag = tag
         self.tx.urgency = COMMIT
 
