@@ -28,27 +28,32 @@ class Span(NamedTuple):
 
 def written(batch: Batch) -> tuple[int, int]:
     """Rows that a commit puts or deletes, without its log row and what it prunes, and bytes of the values put."""
-    rows = (
-        len(batch.queue_out) + len(batch.acked) + len(batch.queue_in) + len(batch.payloads) + len(batch.dropped)
-        + len(batch.items) + len(batch.held) + len(batch.agents) + len(batch.links) + len(batch.ended) + len(batch.core)
-        + len(batch.tasks) + len(batch.meta)
-    )  # fmt: skip
-    size = 0
-    if batch.queue_out:  # most tables are empty: each is looked at once for that
+    rows = size = 0  # most tables are empty
+    if batch.queue_out:
+        rows += len(batch.queue_out)
         size += sum([len(data) for _, data in batch.queue_out])
-    if batch.queue_in:
+    if batch.queue_in or batch.payloads:
+        rows += len(batch.queue_in) + len(batch.payloads)
         size += sum([len(row.data) for row in batch.queue_in.values() if row])
         size += sum([len(row.data) for row in batch.payloads.values()])
     if batch.items:
+        rows += len(batch.items)
         size += sum([len(row.head) + len(row.body) for row in batch.items.values() if row])
     if batch.held:
+        rows += len(batch.held)
         size += sum([len(row.head) + len(row.body) for row in batch.held.values() if row])
     if batch.agents:
+        rows += len(batch.agents)
         size += sum([len(row[1]) for row in batch.agents.values() if row])
     if batch.core:
+        rows += len(batch.core)
         size += sum([len(blob) for blob in batch.core.values() if blob])
     if batch.tasks:
+        rows += len(batch.tasks)
         size += sum([len(row.data) for row in batch.tasks.values() if row])
+    for table in (batch.acked, batch.dropped, batch.links, batch.ended, batch.meta):
+        if table:
+            rows += len(table)
     return rows, size
 
 

@@ -290,7 +290,7 @@ class SqliteStore(SqliteReader):
         if held is None:
             held = batch.held
         if held:
-            self._put_many(HELD, HELD_MANY, sums.with_held(row for row in held.values() if row is not None))
+            self._put_many(HELD, HELD_MANY, sums.with_held([row for row in held.values() if row is not None]))
             self._put_many(HELD_GONE, HELD_GONE_MANY, [(id,) for id, row in held.items() if row is None])
         if batch.agents:
             self._put(AGENT, summed((id, *row) for id, row in batch.agents.items() if row is not None))
@@ -365,10 +365,12 @@ class SqliteStore(SqliteReader):
 
     def _put_many(self, sql: str, sql_many: str, rows: Sequence[Row]) -> None:
         """`sql_many` does what `sql` does, for MANY rows."""
-        whole = len(rows) - len(rows) % MANY
-        for at in range(0, whole, MANY):
-            self.db.conn.execute(sql_many, [*chain.from_iterable(rows[at : at + MANY])])
-        self._put(sql, rows[whole:])
+        if len(rows) >= MANY:
+            whole = len(rows) - len(rows) % MANY
+            for at in range(0, whole, MANY):
+                self.db.conn.execute(sql_many, [*chain.from_iterable(rows[at : at + MANY])])
+            rows = rows[whole:]
+        self._put(sql, rows)
 
     def _log(self, packed: LogRow, now: int) -> None:
         records, first, last, data = packed
@@ -376,7 +378,7 @@ class SqliteStore(SqliteReader):
         commits, rows, size = self._written
         done = (commits, rows + 1, size + len(data))
         row = (self._log_next, records, first, last, self._log_bytes, TRACE_VERSION, data, *done)
-        self.db.conn.execute(LOG, (*row, sums.row(*row)))
+        self.db.conn.execute(LOG, (*row, sums.log(row)))
         self._written = (0, 0, 0)
         self._log_next += records
         self._log_bytes += len(data)

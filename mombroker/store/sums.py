@@ -11,6 +11,7 @@ from zlib import crc32
 
 LEAST = 7  # so many columns of a row are never NULL, whatever its table and the program that wrote it
 MASK = 0xFFFFFFFF
+_BEFORE, _BEHIND = b"%d\0" * 6, b"%d\0" * 3  # the records of a row of `log`
 
 
 @lru_cache(65_536)  # of what comes again with each row: as many queues as that
@@ -27,6 +28,11 @@ def row(*values: object) -> int:
         else:
             text += f"{value!r}\0"
     return crc32(text.encode("utf-8", "surrogatepass"), sum)
+
+
+def log(row: tuple[int, int, int, int, int, int, bytes, int, int, int]) -> int:
+    """As `row`, of one of `log`."""
+    return crc32(_BEHIND % row[7:], crc32(row[6], crc32(_BEFORE % row[:6])))
 
 
 def packet(id: int, data: bytes) -> int:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mombroker.core.trace import FIELDS
+from mombroker.core.trace import DEFAULTS, FIELDS, Notes
 from mombroker.core.trace import records as singles
 from mombroker.store import columns
 from tests.store.samples import T0, record, run_of, some_notes
@@ -46,6 +46,15 @@ def test_what_the_records_of_a_run_share_is_stored_once():
 def test_few_notes_are_stored_as_their_records_would_be():
     for log in ([run_of((1, 7), (2, 8))], [record(1), run_of((2, 7)), record(3)]):
         assert columns.pack(log) == columns.pack(singles(log))
+
+
+@pytest.mark.parametrize(("name", "default"), DEFAULTS._asdict().items())
+def test_any_field_of_a_record_beside_notes_comes_back(name, default):
+    other = {str: "x", int: 7, tuple: ("x",), list: [("x", "y", 1, 2)]}[type(default)]
+    notes = Notes("paris", T0)
+    notes.told = [(1, "paris/a", "paris/q", "sample.Note", 7), (2, "paris/q", "paris/b", "sample.Other", 0)]
+    log = [DEFAULTS._replace(**{name: other}), notes]
+    assert columns.unpack(columns.pack(log), 5) == singles(log)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ def test_a_row_has_the_checksum_of_its_columns_one_after_the_other() -> None:
     assert sums.row() == 0 and sums.row(b"x") == crc32(b"x")
 
 
+def test_a_row_of_the_log_has_the_checksum_of_any_row() -> None:
+    row = (1, 7, 1 << 62, (1 << 62) + 1, 0, 9, b"columns\0", 1, 3, 400)
+    assert sums.log(row) == sums.row(*row)
+
+
 def test_bytes_are_written_as_they_are_without_a_search_for_how() -> None:
     data = b"body"
     assert reader.sqlite3.adapters[bytes, reader.sqlite3.PrepareProtocol](data) is data
