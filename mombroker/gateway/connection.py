@@ -10,6 +10,7 @@ from typing import Any
 from typing import Protocol as TypingProtocol
 
 from OpenSSL import SSL
+from twisted.internet import tcp
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
 
@@ -17,7 +18,7 @@ from mombroker.broker.commands import Login, Reply
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
 from mombroker.core.strangers import origin
 from mombroker.gateway import tls
-from mombroker.gateway.output import Output
+from mombroker.gateway.output import Output, straight
 from mombroker.gateway.room import Room
 from mombroker.gateway.session import Session
 from mombroker.gateway.times import Beats, Timers, Times
@@ -90,7 +91,8 @@ class Client(Protocol):
         self._socket = self.transport.transport if self.tls else self.transport
         self._socket.bufferSize, self._socket.SEND_LIMIT = EARLY_BYTES, WRITE_BYTES
         self._output.transport = self.transport
-        self._output.straight = None if self.tls else getattr(self.transport, "writeSomeData", None)
+        if isinstance(self.transport, tcp.Connection):
+            self._output.straight = straight(self.transport.getHandle(), WRITE_BYTES)
         with suppress(OSError):  # it may be gone again already
             self._socket.setTcpNoDelay(True)
             self._socket.setTcpKeepAlive(True)
@@ -105,7 +107,8 @@ class Client(Protocol):
         self.bytes_in += len(data)
         self._beats.heard = self._seconds()
         if not self.closing:
-            self._tell()  # what the client has read may be why it says this
+            if self._output.taken > self._told:  # what the client has read may be why it says this
+                self._tell()
             session = self.session
             session.receive(data)
             self._act()
@@ -152,9 +155,10 @@ class Client(Protocol):
     def _act(self) -> None:
         """Do what the session wants after bytes came in."""
         session, gateway = self.session, self.gateway
-        for note in session.notes:
-            gateway.remark(self.host, f"client {self.number} of {self.host}", note)
-        session.notes.clear()
+        if session.notes:
+            for note in session.notes:
+                gateway.remark(self.host, f"client {self.number} of {self.host}", note)
+            session.notes.clear()
         if session.login is not None and not self._checking:
             self._checking = True
             self._timers.unset("login")
@@ -164,7 +168,10 @@ class Client(Protocol):
             gateway.post(ClientCommands(self.number, commands))
         if session.state == "leaving" and "leave" not in self._timers:
             self._timers.set("leave", gateway.times.leave, self._hurry)
-        self._put_out()
+        if session.output or session.closed:
+            self._put_out()
+        else:
+            self.pace()
 
     def admitted(self, user: str) -> None:
         """The login is good."""

@@ -6,6 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 
+def straight(socket: Any, most: int) -> Callable[[bytes], int]:
+    """Writes to a socket what it takes at once, so much at most, and returns how much that was: nothing where the
+    system says why not, which the transport is told, too."""
+    send: Callable[[bytes | memoryview], int] = socket.send
+
+    def write(data: bytes) -> int:
+        try:
+            return send(data if len(data) <= most else memoryview(data)[:most])
+        except OSError:
+            return 0
+
+    return write
+
+
 class Output:
     """1. At most one write is with the transport; what comes meanwhile is one write afterwards.
     2. A delivery counts as written when the system has taken all its bytes.
@@ -25,7 +39,7 @@ class Output:
 
     def __init__(self, seconds: Callable[[], float], took: Callable[[], None]):
         self.transport: Any = None
-        self.straight: Callable[[bytes], Any] | None = None
+        self.straight: Callable[[bytes], int] | None = None
         self.seconds, self.took = seconds, took
         self.taken = self.waiting = self.bytes = 0
         self.busy, self.said = False, 0.0
@@ -35,17 +49,21 @@ class Output:
     def put(self, data: bytes, tag: int, last: bool) -> None:
         """Write it now, or behind what the transport has; what is the last, by `finish`. `tag`: the highest of a
         delivery that is settled by it."""
+        self._tag = tag
+        if not (self.busy or last or self._parts):
+            self._write(data)
+            return
         self._parts.append(data)
         self.waiting += len(data)
-        self._tag = tag
         if not self.busy and not last:
             self.flush()
 
     def flush(self) -> None:
-        parts = self._parts
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
-        self.waiting = 0
+        data = b"".join(self._parts)
+        self.drop()
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
         self.bytes += len(data)
         self._written = self._tag
         self.said = self.seconds()
@@ -55,8 +73,7 @@ class Output:
                 self.taken = self._written
                 self.took()
                 return
-            if isinstance(sent, int):
-                data = data[sent:]
+            data = data[sent:]
         self.busy = True
         self.transport.write(data)
 
