@@ -292,7 +292,9 @@ class Parser:
 
     def acks(self) -> list[str]:
         """The ids of the ACKs that come next, as far as they have no other header; such come in long rows."""
-        if not self._quick or self._head is not None or not (row := _ACKS.match(self._data, self._at)):
+        if self._at == len(self._data) or not self._quick or self._head is not None:
+            return []
+        if not (row := _ACKS.match(self._data, self._at)):
             return []
         found = self._data[row.start() + len(_ACK_ID) : row.end() - len(_ACK_END)].decode().split(_BETWEEN)
         self._at, self._seen, self._lines, self.known = row.end(), 0, 0, None

@@ -113,7 +113,8 @@ class Session:
     @property
     def full(self) -> bool:
         """So much input waits for the broker that no more should be read."""
-        return self._marks >= (MAX_MARKS_SETTLING if self.unsettled.given else MAX_MARKS)
+        marks = self._marks
+        return marks >= MAX_MARKS and (marks >= MAX_MARKS_SETTLING or not self.unsettled.given)
 
     @property
     def closed(self) -> bool:
@@ -270,7 +271,9 @@ class Session:
             _, before, between, behind = model
             receipt = self.parser.receipt
             command = Send(*(*before, frame.body, *between, receipt, *behind))
-            if receipt is not None and (more := self.parser.like(known, MAX_RUN)):
+            if receipt is None or not self.parser.waiting:
+                self.commands.append(command)
+            elif more := self.parser.like(known, MAX_RUN):
                 receipts = [receipt, *[name.decode() for name, _ in more]]
                 self.commands.append(SendRun(command, [frame.body, *[body for _, body in more]], receipts))
             else:
@@ -433,6 +436,9 @@ class Session:
 
     def _settle(self, frame: Frame) -> None:
         headers = frame.headers
+        if self.version == V12 and len(headers) == 1 and frame.command == "ACK" and "id" in headers:
+            self._settle_row([headers["id"], *self.parser.acks()])
+            return
         tag = self._tag(frame.command, headers)
         command = Disposition(tag)
         if frame.command == "NACK":
@@ -444,9 +450,6 @@ class Session:
             self.unsettled.settle(tag)
             command.receipt = headers.get("receipt")
             self.commands.append(command)
-        if self.version == V12 and len(headers) == 1 and frame.command == "ACK":
-            if ids := self.parser.acks():
-                self._settle_row(ids)
 
     def _settle_row(self, ids: list[str]) -> None:
         tags = self.unsettled.settle_row(ids)
