@@ -129,6 +129,7 @@ class Driver:
             self._clock.behind, self._agreed, self._doubted = behind, self._ahead, self._ahead[1]
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
+        self._at_end: Callable[..., Any] = getattr(reactor, "at_end", None) or partial(reactor.callLater, 0)
         self._linger: Any = None
         self._again: Any = None  # the next look at the resources, while they are short
         self._timer: Any = None
@@ -225,7 +226,7 @@ class Driver:
 
     def _soon(self) -> None:
         if self._turning is None:
-            self._turning = self.reactor.callLater(0, self._turn)
+            self._turning = self._at_end(self._turn)
 
     def _turn(self) -> None:
         """The end of a loop turn: run the reactions, and commit if something waits for it."""

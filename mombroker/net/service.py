@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -242,9 +243,22 @@ def steady(reactor: Any) -> None:
     reactor.seconds = time.monotonic
 
 
+class AtEnd:
+    """A call at the end of a turn of the loop."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Callable[[], object]):
+        self.call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
 def straight(reactor: Any) -> None:
     """Let what has come at a socket be read without a context of Twisted's log for each time, which takes a dozen
-    calls: nothing that we log asks for it. Where there is no epoll all stays as it is."""
+    calls: nothing that we log asks for it. And let `at_end` call something when all of it is read: this takes a third
+    of the time of `callLater(0, ...)`. Where there is no epoll all stays as it is."""
     try:
         from twisted.internet.epollreactor import EPollReactor
     except ImportError:
@@ -256,13 +270,22 @@ def straight(reactor: Any) -> None:
     if None in parts:  # another Twisted
         return
     poller, sockets, act = parts
+    ends = deque[AtEnd]()
 
     def look(timeout: float | None) -> None:
-        for fd, event in poller.poll(timeout, len(sockets)):
+        for fd, event in poller.poll(0 if ends else timeout, len(sockets)):
             if (each := sockets.get(fd)) is not None:  # those before it may have closed it
                 act(each, fd, event)
+        for _ in range(len(ends)):
+            if (call := ends.popleft().call) is not None:
+                call()
 
-    ours.doIteration = ours.doPoll = look
+    def at_end(call: Callable[[], object]) -> AtEnd:
+        made = AtEnd(call)
+        ends.append(made)
+        return made
+
+    ours.doIteration, ours.doPoll, ours.at_end = look, look, at_end
 
 
 def _twisted(log: Log, event: dict[str, Any]) -> None:

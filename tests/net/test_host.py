@@ -146,6 +146,52 @@ def test_what_has_come_at_a_socket_is_read_without_a_context_of_the_log():
     reactor.removeAll()
 
 
+def test_the_end_of_a_turn_of_the_loop_is_when_all_that_has_come_is_read():
+    reactor = EPollReactor()
+    straight(reactor)
+    done = []
+
+    def heard(data):
+        if data == b"1":
+            reactor.at_end(lambda: done.append("end"))
+        done.append(data)
+
+    one, other = (Reader(reactor, heard) for _ in range(2))
+    one.other.send(b"1")
+    other.other.send(b"2")
+    reactor.doIteration(0)
+    assert sorted(map(str, done[:2])) == ["b'1'", "b'2'"] and done[2:] == ["end"]
+    one.close()
+    other.close()
+    reactor.removeAll()
+
+
+def test_what_is_asked_for_at_the_end_of_a_turn_is_for_the_next_one_which_waits_for_nothing():
+    reactor = EPollReactor()
+    straight(reactor)
+    done = []
+    reactor.at_end(lambda: (done.append("one"), reactor.at_end(lambda: done.append("two"))))
+    reactor.at_end(lambda: done.append("never")).cancel()
+    reactor.doIteration(None)
+    assert done == ["one"]
+    reactor.doIteration(None)
+    assert done == ["one", "two"]
+    reactor.removeAll()
+
+
+def test_a_call_at_the_end_of_a_turn_that_fails_takes_no_other_along():
+    reactor = EPollReactor()
+    straight(reactor)
+    done = []
+    reactor.at_end(lambda: 1 / 0)
+    reactor.at_end(lambda: done.append("other"))
+    with pytest.raises(ZeroDivisionError):
+        reactor.doIteration(None)
+    reactor.doIteration(None)
+    assert done == ["other"]
+    reactor.removeAll()
+
+
 def test_a_reactor_without_epoll_stays_as_it_is():
     reactor = SelectReactor()
     straight(reactor)
