@@ -192,10 +192,10 @@ class AgentServer:
         """One event. Raises PeerError for bytes that break the protocol (close that link) and PeerRefused."""
         self.tx.now = max(self.tx.now, now)
         match event:
-            case LinkFrames(peer, conn, frames):
-                self.channel.receive(peer, conn, frames)
             case ClientCommands() | ClientWrote() | ClientOpened() | ClientClosed():
                 self.clients.step(event)
+            case LinkFrames(peer, conn, frames):
+                self.channel.receive(peer, conn, frames)
             case LinkUp(peer, conn, hello):
                 self.neighbours.up(conn, hello)
                 self.losses.met(peer)

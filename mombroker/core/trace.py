@@ -179,6 +179,13 @@ def traceparent(said: object) -> str:
     return "" if more and (said.startswith(_VERSION) or not more.startswith("-")) else found[0]
 
 
+def commit(closed: int, durable: int) -> Record:
+    """Of the commit with records before this one."""
+    return _record((
+        "commit", "", 0, "", (), 0, "", "", 0, closed, 0, 0, durable, NO_OUT, NO_MISSING, "",
+    ))  # fmt: skip
+
+
 def begin(log: list[Entry]) -> int:
     """Where in a log that is open the records of what comes next begin."""
     if log and isinstance(notes := log[-1], Notes):  # which no more join

@@ -111,7 +111,7 @@ class Commits(Transaction):
             batch.meta[NEXT] = self._id_limit
         closed, durable = self._times
         if durable and (batch.log or last):  # what one row of the log cannot say of itself is in the next
-            batch.log.insert(0, trace.Record("commit", sent=closed, done=durable))
+            batch.log.insert(0, trace.commit(closed, durable))
             self._times = (0, 0)
         self._closed = self.now if batch.log else 0
         if not batch.empty():
