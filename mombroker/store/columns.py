@@ -29,7 +29,8 @@ def _only(names: Iterable[str]) -> Callable[[Record], Column]:
 
 DIFFERING = "kind", "origin", "number", "agent", "dests", "payload", "sent", "received", "done", "detail"  # in notes
 _differing = _only(DIFFERING)
-_others = _only(name for name in FIELDS if name not in (*DIFFERING, "delivered"))  # which is as `received` there
+ALIKE = [name for name in FIELDS if name not in DIFFERING and name != "delivered"]  # which is as `received` there
+_others = _only(ALIKE)
 _OTHERS = _others(DEFAULTS)
 
 
