@@ -86,6 +86,8 @@ class Bystander(Agent):
 class Copy(Bystander):
     """late    ns from a cast to its delivery here, at most
     inside  since when it has the state, ns
+    due     casts since the rate was set
+    cast    all casts
     total   of all rows
     """
 
@@ -94,6 +96,7 @@ class Copy(Bystander):
     seed: int = 0
     rate: int = 0
     since: int = 0
+    due: int = 0
     cast: int = 0
     late: int = 0
     got: int = 0
@@ -140,15 +143,15 @@ class Copy(Bystander):
 
     @reacts
     def begin(self, note: Cast) -> None:
-        self.rate, self.since, self.cast = note.rate, time.monotonic_ns(), 0
+        self.rate, self.since, self.due = note.rate, time.monotonic_ns(), 0
 
     @reacts
     def beat(self, note: Beat) -> None:
         """What is due is cast; rows are chosen all over the table."""
         now = self._note()
         due = (now - self.since) * self.rate // 1_000_000_000
-        for _ in range(min(due - self.cast, self.rate) if self.rate else 0):
-            self.cast, self.seed = self.cast + 1, (self.seed * 1103515245 + 12345) % (1 << 31)
+        for _ in range(min(due - self.due, self.rate) if self.rate else 0):
+            self.due, self.cast, self.seed = self.due + 1, self.cast + 1, (self.seed * 1103515245 + 12345) % (1 << 31)
             self.group(GROUP).cast(Set(self.seed % self.size, now))
 
     @reacts

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 
 from mombroker.admin.bench.bus import Bus
+from mombroker.admin.bench.copies import TICK_S
 from mombroker.admin.bench.figures import Row
 from mombroker.core.errors import MomError
 from mombroker.core.layouts import build
@@ -17,6 +19,30 @@ PEOPLE = {
     GIVER: "the giver", CASTER: "another member, which casts", "by-s1": "an agent of the giver's server",
     "by-s2": "an agent of another member's server", "by-s3": "an agent of the new member's server",
 }  # fmt: skip
+MACHINE = "nobody: what only sleeps"
+
+
+class Sleeper:
+    """What has nothing to do is late, too, where the machine is busy, or another machine takes its processor."""
+
+    def __init__(self) -> None:
+        self.worst = 0
+        self._end = Event()
+        self._thread = Thread(target=self._sleep, daemon=True)
+
+    def _sleep(self) -> None:
+        last = time.monotonic_ns()
+        while not self._end.wait(TICK_S):
+            now = time.monotonic_ns()
+            self.worst, last = max(self.worst, now - last), now
+
+    def __enter__(self) -> "Sleeper":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
 
 
 def topology_of() -> Topology:
@@ -34,7 +60,7 @@ def measure(
 ) -> list[Row]:  # fmt: skip
     """A row for each that must not stop: the longest time between two of its reactions, without a transfer and during
     one. Raises MomError if the new member has other rows than the others in the end."""
-    with Bus(topology_of(), [[name] for name in NAMES], folder=folder) as bus:
+    with Sleeper() as sleeper, Bus(topology_of(), [[name] for name in NAMES], folder=folder) as bus:
         bus.send(GIVER, "bench.Enter", rows=rows)
         bus.until(GIVER, lambda fields: fields["inside"] > 0, poll_s=0.5)
         progress(1, 5)
@@ -43,32 +69,42 @@ def measure(
         progress(2, 5)
         bus.send(CASTER, "bench.Cast", rate=rate)
         _watch(bus)
+        sleeper.worst = 0
         time.sleep(before_s)
-        before = {each: bus.fields(each) for each in PEOPLE}
+        before = {each: bus.fields(each) for each in PEOPLE} | {MACHINE: {"worst": sleeper.worst}}
         progress(3, 5)
         _watch(bus)
+        sleeper.worst = 0
         began, already = time.monotonic_ns(), bus.fields(GIVER)["got"]
         bus.send(TAKER, "bench.Enter", rows=0)
         taker = bus.until(TAKER, lambda fields: fields["inside"] > 0, poll_s=0.5)
-        during = {each: bus.fields(each) for each in PEOPLE}
+        during = {each: bus.fields(each) for each in PEOPLE} | {MACHINE: {"worst": sleeper.worst}}
         progress(4, 5)
         took = (taker["inside"] - began) / 1e9
         bus.send(CASTER, "bench.Cast", rate=0)
-        got = bus.until(CASTER, lambda fields: not fields["rate"], poll_s=0.5)["got"]
+        got = bus.until(CASTER, lambda fields: not fields["rate"] and fields["got"] == fields["cast"], poll_s=0.5)[
+            "got"
+        ]
         sums = [_sum(bus, each, got) for each in (GIVER, CASTER, TAKER)]
         if sums != [[rows, got, got]] * 3:
             raise MomError(f"of {rows} rows and {got} casts the members have {sums}")
     progress(5, 5)
-    spent = {each: (during[each]["late"] if each in (GIVER, CASTER) else 0) / 1e6 for each in PEOPLE}
+    people = {**PEOPLE, MACHINE: MACHINE}
+    spent = {each: (during[each]["late"] if each in (GIVER, CASTER) else 0) / 1e6 for each in people}
     casts = (during[GIVER]["got"] - already) / took
     return [
         {
-            "who": PEOPLE[each], "rows": rows, "transfer_s": round(took, 2), "casts_per_s": round(casts),
+            "who": people[each], "rows": rows, "transfer_s": round(took, 2), "casts_per_s": round(casts),
             "before_ms": round(before[each]["worst"] / 1e6, 1), "worst_ms": round(during[each]["worst"] / 1e6, 1),
             "cast_ms": round(spent[each], 1),
         }
-        for each in PEOPLE
+        for each in people
     ]  # fmt: skip
+
+
+def _is_through(fields: Row) -> bool:
+    """Has it all that it has cast, and casts no more?"""
+    return not fields["rate"] and fields["got"] == fields["cast"]
 
 
 def _watch(bus: Bus) -> None:

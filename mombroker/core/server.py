@@ -90,7 +90,8 @@ class AgentServer:
         types = self.types = MessageTypes()
         unclean = int(meta.get(UNCLEAN, 0)) + 1 if meta.get(CLEAN) == 0 else 0
         tx.rows.meta.update({CLEAN: 0, UNCLEAN: unclean})
-        self.more = False
+        self.more = self.cut = False  # is there more to do in the next turn, and more to react to?
+        self.share = 1.0  # of the reactions of a turn; whoever turns it lets it have less while turns take long
         self.stopping = False
         collections = Collections(tx)
         gate = Gate(tx, collections)
@@ -241,8 +242,10 @@ class AgentServer:
             changes = self.departures.turn() or changes
         if self.arrivals.coming:
             changes = self.arrivals.turn() or changes
-        done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(self.limits.turn_reactions)
-        self.more = not done or changes or bool(turns.soon)
+        budget = max(1, int(self.limits.turn_reactions * self.share))
+        done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(budget)
+        self.cut = not done
+        self.more = self.cut or changes or bool(turns.soon)
         if self.reader.damaged:
             self.aside.take()
         if self.more and self.tx.filled():

@@ -20,6 +20,7 @@ from mombroker.net.committer import Committer
 
 LINGER_S = 0.003  # that a batch waits in which nothing is urgent
 LONG_NS = 20_000_000  # of CPU time: nobody else is served meanwhile
+BEGIN, LEAST = 1 / 4, 1 / 32  # of the reactions of a turn: the first of many, and however long these take
 SHORT_NS = 2_000_000  # of a piece of work that is not worth a look at the CPU time, which takes a system call
 SIZE_EVERY_NS = 1_000_000_000  # the server learns the size of its store so often, when it commits,
 SIZE_EVERY_BYTES = 1 << 20  # and whenever so much was committed: a fast producer fills a small disk within a second
@@ -46,6 +47,8 @@ class Machine(Protocol):
 
     clock: Clock
     more: bool
+    cut: bool
+    share: float
 
     @property
     def tx(self) -> Open: ...
@@ -127,6 +130,7 @@ class Driver:
         self._clock.ahead = max(0, server.tx.now - self._agreed[0])
         if (behind := self._agreed[0] - server.tx.now) > times.LONG:  # either was down for so long, or is set wrong
             self._clock.behind, self._agreed, self._doubted = behind, self._ahead, self._ahead[1]
+        server.share = BEGIN
         self._flying: Ready | None = None
         self._turning: Any = None  # the call at the end of this loop turn
         self._at_end: Callable[..., Any] = getattr(reactor, "at_end", None) or partial(reactor.callLater, 0)
@@ -210,15 +214,16 @@ class Driver:
         if self.wall() - now > SHORT_NS:
             self._took(now, event)
 
-    def _took(self, since: int, what: object) -> None:
-        """A piece of work that held up everybody else is over. It took no more CPU time than the clock says, nor than
-        this thread has had since that was last looked at."""
+    def _took(self, since: int, what: object) -> int:
+        """A piece of work that held up everybody else is over: how long it took, ns. It took no more CPU time than the
+        clock says, nor than this thread has had since that was last looked at."""
         cpu = self._cpu()
         took, self._cpu_then = min(self.wall() - since, cpu - self._cpu_then), cpu
         if took > self.longest_ns:
             name = getattr(what, "verb", "") or (what if isinstance(what, str) else type(what).__name__)
             self.longest_ns, self.longest = took, name
         self.long += took > LONG_NS
+        return took
 
     def turns(self) -> dict[str, Any]:
         """For the operator: how long others had to wait at most since the start, for what, and how often too long."""
@@ -238,10 +243,11 @@ class Driver:
             server.turn(now)
         except BaseException as error:
             self.fail(error)
-        if self.wall() - now > SHORT_NS:
-            self._took(now, "turn")
+        took = self._took(now, "turn") if self.wall() - now > SHORT_NS else 0
         if self.dead:
             return
+        if took or server.cut or server.share != BEGIN:
+            self._pace(took)
         if notes := server.tx.notes:
             for line in notes:
                 self.outputs.note(line)
@@ -254,6 +260,12 @@ class Driver:
                 self._commit()
             elif urgency and self._linger is None:
                 self._linger = self.reactor.callLater(LINGER_S, self._lingered)
+
+    def _pace(self, took: int) -> None:
+        """How many reactions the next turn may have, by what this one has taken."""
+        server = self.server
+        most = 1.0 if server.cut else BEGIN
+        server.share = min(most, max(LEAST, server.share * LONG_NS / max(took, LONG_NS // 2)))
 
     def _lingered(self) -> None:
         self._linger = None

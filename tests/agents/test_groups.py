@@ -6,6 +6,7 @@ import pytest
 
 from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
+from mombroker.broker.groups import deeds
 from mombroker.core.errors import MomError
 from mombroker.core.groups.home import MOST_WISHES, Home
 from tests.fakes_groups import broken
@@ -90,6 +91,45 @@ def test_members_get_views_and_casts():
     assert bus.state("y")["views"] == bus.state("x")["views"][1:]
     assert (bus.state("x")["heard"], bus.state("x")["senders"]) == (["one", "two"], ["b/y", "c/o"])
     assert bus.state("y")["heard"] == ["one", "two", "three"]
+    bus.check()
+
+
+@pytest.mark.parametrize("restarts", ["", "a", "b c a"])
+def test_who_has_cast_as_much_as_some_may_lack_waits_with_the_rest(monkeypatch, restarts):
+    """Who has what is known in memory alone: it is told anew when the server of the home, or of a member, comes up."""
+    monkeypatch.setattr(deeds, "WINDOW", 130)
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    bus.kill("c", down=float("inf"))
+    words = [f"word-{number}" for number in range(300)]
+    bus.send("x", Do("causal", " ".join(words)), server="a")
+    bus.advance(2)
+    assert bus.ask("group", server="a", group="ledger")["copies_here"] == 130
+    assert bus.state("y")["heard"] == words[:130]
+    for server in restarts.split():
+        if server != "c":
+            bus.kill(server)
+        bus.advance(2)
+    bus.start("c")
+    bus.settle()
+    assert [bus.state(each)["heard"] for each in "xyz"] == [words] * 3
+    assert bus.ask("group", server="a", group="ledger")["copies_here"] < 130
+    bus.check()
+
+
+def test_nobody_waits_for_good_for_members_that_are_restarted_again_and_again(monkeypatch):
+    monkeypatch.setattr(deeds, "WINDOW", 130)
+    bus = Bus(THREE)
+    for each in "xyz":
+        told(bus, each, "join")
+    words = [f"word-{number}" for number in range(300)]
+    for begin in range(0, 300, 30):
+        told(bus, "x", "causal", " ".join(words[begin : begin + 30]))
+        for server in "bc":
+            bus.kill(server)
+        bus.settle()
+    assert [bus.state(each)["heard"] for each in "xyz"] == [words] * 3
     bus.check()
 
 

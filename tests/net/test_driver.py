@@ -330,6 +330,37 @@ def test_the_longest_piece_of_work_is_told_with_its_request_and_how_many_were_lo
     assert world.driver.turns() == {"longest_ms": 40.0, "of": "turn", "long": 4}
 
 
+def test_turns_that_take_long_are_cut_shorter_and_those_that_do_not_get_longer():
+    world = World()
+    spent, each_us, shares = [0], [0], []
+
+    def turn(now):  # of a thousand reactions, which take so long each
+        shares.append(world.share)
+        world.more = world.cut = len(shares) < turns[0]
+        spent[0] += int(world.share * 1_000 * each_us[0]) * 1_000
+        world.wall += int(world.share * 1_000 * each_us[0]) * 1_000
+
+    def burst(us, count):
+        shares.clear()
+        each_us[0], turns[:] = us, [count]
+        world.driver.post(Tick())
+        world.reactor.advance(0)
+        return [round(share, 3) for share in shares]
+
+    turns = [1]
+    world.driver = Driver(
+        world.reactor, world, world, world, world, world.failed, lambda: world.wall, world._steady, lambda: spent[0]
+    )
+    world.turn = turn
+    world.driver.start()
+    world.reactor.advance(0)
+    assert burst(400, 4) == [0.25, 0.05, 0.05, 0.05]  # a hundred ms, then twenty
+    assert burst(1, 6) == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
+    assert burst(1, 1) == [0.25], "a burst does not begin as long as the one before has ended"
+    assert burst(10_000, 3) == [0.25, 0.031, 0.031]
+    assert burst(1, 1) + burst(1, 1) == [0.031, 0.062]
+
+
 @pytest.mark.parametrize(("work", "of"), [("begin", "commit"), ("committed", "outputs")])
 def test_staging_and_what_leaves_behind_a_commit_are_measured_too(work, of):
     world = World(committer=Inline())

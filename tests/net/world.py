@@ -17,7 +17,7 @@ class World:
     def __init__(self, hold=False, committer=None):
         self.calls = []
         self.reactor = task.Clock()
-        self.notes, self.more, self.is_full, self.level = [], False, False, 0
+        self.notes, self.more, self.cut, self.is_full, self.level = [], False, False, False, 0
         self.more_turns = 0
         self.short = False  # of room
         self.plans = []  # Ready objects to come

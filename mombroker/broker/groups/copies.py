@@ -4,6 +4,7 @@ nobody else has."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgpack
@@ -63,7 +64,7 @@ class Copies:
     def stable(self, group: str, sender: str, seq: int) -> None:
         """All members have so many."""
         those = self.of.get((group, sender), {})
-        for number in [number for number in those if number <= seq]:
+        for number in list(takewhile(seq.__ge__, those)):
             self.tx.rows.items[those.pop(number).row] = None
 
     def forget(self, group: str, sender: str) -> None:

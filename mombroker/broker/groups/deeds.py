@@ -18,7 +18,7 @@ from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.table import Table
 
-WINDOW = 256  # casts of a member that some may still lack; more of them wait
+WINDOW = 1_024  # casts of a member that some may still lack; more of them wait
 
 
 class Deeds:

@@ -109,11 +109,19 @@ class Group(Native):
         if dests:
             self.natives.send(new_message(self.tx, self.id, dests, note.wire, note.pack(), flags=BOUNCE))
 
+    def recovered(self) -> None:
+        """Who has which casts is known in memory alone: all are asked."""
+        self._tell_stable({})
+
     def _stable(self, note: Ack, message: Message) -> None:
         if casts := self.home.acked(home_of(message.source), note.number, note.casts):
-            servers, there = dict.fromkeys(map(self._where, self.home.members)), self.tx.topology.servers
-            dests = tuple(f"{server}/{SERVERS}" for server in servers if server in there)
-            self._send(dests, Stable(self.name, note.number, casts))
+            self._tell_stable(casts)
+
+    def _tell_stable(self, casts: dict[str, int]) -> None:
+        servers, there = dict.fromkeys(map(self._where, self.home.members)), self.tx.topology.servers
+        dests = tuple(f"{server}/{SERVERS}" for server in servers if server in there)
+        if len(servers) > 1:
+            self._send(dests, Stable(self.name, self.home.number, casts))
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 

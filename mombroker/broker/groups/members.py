@@ -60,7 +60,7 @@ class Members(Native):
     ready       agents whose outboxes may go on
     outboxes    what agents wait to send, and `run` does it
     states      what members give each other
-    unacked     casts that have come since the home was told, by group
+    unacked     casts that have come since the home was told, by group; nothing: none were told since the start
     """
 
     __slots__ = (
@@ -296,21 +296,28 @@ class Members(Native):
 
     def _keep(self, mine: Membership, cast: Cast) -> None:
         """A cast is delivered of a group that goes beyond this server. Its sender may get it back."""
-        group, number, those = mine.group, cast.number, self.of.get(mine.group, {})
+        group, those = mine.group, self.of.get(mine.group, {})
         if len(mine.member.members) == len(those):
             return
         if mine.agent == cast.sender:
             self.copies.add(group, cast.sender, cast.seq, cast.of.message.payload)
         if mine is next(iter(those.values()), None):  # once for all members of this server
-            count = self.unacked[group] = self.unacked.get(group, 0) + 1
+            count = self.unacked[group] = self.unacked.get(group, ACK_EVERY) + 1
             if count >= ACK_EVERY:
-                self.unacked[group] = 0
-                there = [each.member for each in those.values() if each.member.number == number]
-                had = {each: min(one.had.get(each, 0) for one in there) for each in mine.member.members}
-                self.natives.post(self.id, mine.home, Ack(number, had))
+                self._ack(mine)
+
+    def _ack(self, mine: Membership) -> None:
+        """Tell the home of a group how many casts of its members have come here."""
+        self.unacked[mine.group] = 0
+        number, those = mine.member.number, self.of[mine.group].values()
+        there = [each.member for each in those if each.member.number == number]
+        had = {each: min(one.had.get(each, 0) for one in there) for each in mine.member.members}
+        self.natives.post(self.id, mine.home, Ack(number, had))
 
     def _stable(self, message: Message) -> None:
         note: Stable = note_of(message)
+        if not note.casts and (mine := next(iter(self.of.get(note.group, {}).values()), None)):
+            self._ack(mine)
         for mine in self.of.get(note.group, {}).values():
             if mine.member.number == note.number:
                 self.copies.stable(note.group, mine.agent, note.casts.get(mine.agent, 0))

@@ -191,7 +191,7 @@ class Got(GroupNote):
 
 @dataclass(slots=True)
 class Stable(GroupNote):
-    """All members have so many casts of each in a view."""
+    """All members have so many casts of each in a view; of none: who has how many?"""
 
     wire = "g.stable"
     group: str

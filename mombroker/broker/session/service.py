@@ -124,6 +124,8 @@ class Sessions(Native):
         recover(self, self.topics)
         self.authors.recover()
         self.members.recover()
+        for native in [each for each in self.natives.agents.values() if isinstance(each, Group)]:
+            native.recovered()
         self.access.users.recover()
 
     def step(self, event: Any) -> None:
