@@ -235,13 +235,13 @@ def _was_in(
     log: list[list[Any]], eldest: list[list[Any]], group: str, view: str, orders: dict[str, list[str]],
     numbers: dict[str, int], id: str,
 ) -> bool:  # fmt: skip
-    """Was it in the view before this one, by what others have seen? Else it had no state yet, has given up waiting for
-    it, and joined again. So may those that had one if the eldest of this view was not in that, and gives none."""
+    """Was it in the view before this one of this home, by what others have seen? Else it had no state yet, has given up
+    waiting for it, and joined again. So may those that had one if the eldest of this view was not in that, and gives
+    none."""
     seen = {each: members for each, members, _ in _stays(log, group)}
-    before = {
-        order[at - 1] for order in orders.values()
-        if view in order and (at := order.index(view)) > 0 and numbers[order[at - 1]] + 1 == numbers[view]
-    }  # fmt: skip
+    last = {order[order.index(view) - 1] for order in orders.values() if view in order[1:]}
+    home = view.partition("#")[0]
+    before = {each for each in last if each.partition("#")[0] == home and numbers[each] + 1 == numbers[view]}
     gives = before & {each for each, _, _ in _stays(eldest, group)}
     return any(id in seen.get(each, ()) and not _lost_home(log, group, each) for each in gives)
 

@@ -139,6 +139,7 @@ class Lookouts:
             if servers != {server} or server == home or {*word.members} != {*_at(server, members)}:
                 yield f"{shown}, and named {word.members} of the members {members}"
             away = {server, *(each for those in heard for each in those if _said(those, each) == "down")}
+            away |= _back(words, number, self.quiet[home])
             late |= {agent for agent in told if home_of(agent) in away}
             if not {*told} - late <= word.heard <= {*told} or any(home_of(agent) == server for agent in word.heard):
                 yield f"{shown}, and not to {sorted(told)} but to {sorted(word.heard)}"
@@ -225,6 +226,16 @@ def _words(logs: Logs) -> dict[str, dict[int, Word]]:
 
 def _said(those: dict[str, tuple[str, int]], server: str) -> str:
     return those.get(server, ("", 0))[0]
+
+
+def _back(words: dict[int, Word], number: int, quiet: int) -> set[str]:
+    """Servers of which a home has nothing to say behind a word until they are up again: they were down, though perhaps
+    nobody could be told."""
+    later: dict[str, str] = {}
+    for at, word in sorted(words.items()):
+        if number < at <= quiet and word.what != "view":
+            later.setdefault(home_of(word.members[0]), word.what)
+    return {server for server, what in later.items() if what == "up"}
 
 
 def _at(server: str, members: list[str]) -> list[str]:

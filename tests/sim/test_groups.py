@@ -2,7 +2,7 @@
 
 import pytest
 
-from mombroker.sim.groups import unheard
+from mombroker.sim.groups import synchrony, unheard
 from mombroker.sim.seeds import run
 from tests.fakes_groups import CONTROLS, broken
 
@@ -16,7 +16,7 @@ SHOWN = {
 }  # fmt: skip
 LONG = [
     pytest.param(seed, marks=pytest.mark.long)
-    for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096, 90441, 90704, 90868, 100971)
+    for seed in (80476, 80524, 80625, 81040, 83067, 83181, 83187, 90063, 90096, 90441, 90704, 90868, 100971, 101840, 101841)
 ]
 
 
@@ -91,6 +91,14 @@ def test_who_is_out_before_it_casts_is_none_of_those_that_cast_as_members(later,
     """
     before = ["v", "desk", 7, ["a/x", "b/y"], "h#1"]
     assert [*unheard({"a/x": [before, CAST, *later], "b/y": []}, lost=True)] == found
+
+
+@pytest.mark.parametrize("before, wrong", [("s4#851", []), ("s2#728", ["['s4/y'] never came into view s2#763 of desk"])])
+def test_whoever_gives_up_before_its_first_view_of_a_home_was_in_none_of_it(before, wrong):
+    """y was in view 7 of this home, or in that of another one, of which x has seen the end, and is not in view 8."""
+    view = ["v", "desk", 7, ["s2/x", "s4/y"], before]
+    new, last = ["v", "desk", 8, ["s2/x", "s4/y"], "s2#763"], ["v", "desk", 9, ["s2/x"], "s2#828"]
+    assert [*synchrony({"s2/x": [view, new, last], "s4/y": [view, last]}, lost=False)] == wrong
 
 
 def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():

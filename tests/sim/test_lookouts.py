@@ -83,3 +83,19 @@ def test_who_is_told_who_is_down_is_not_down_itself(deaf, wrong):
         quiet={"s3": 900},
     )  # fmt: skip
     assert [*found.faults(logs, False)] == wrong
+
+
+@pytest.mark.parametrize("back, right", [("up", True), ("down", False)])
+def test_who_is_down_before_somebody_else_wants_to_know_is_told_later(back, right):
+    """The home, on s3, has not heard of s2 for long when it tells that s0 is down: nobody was there to be told. The
+    guard on s2 is told when that is up again; if it was up all the time that is too late."""
+    members = ["s3/p5", "s0/p0", "s2/p2", "s4/p4"]
+    view = ["v", WATCH, 7, members, "s3#651"]
+    logs = {
+        "s3/p5": [view],
+        "s2/p2": [view, ["w", WATCH, "down", ["s0/p0"], "s3#703"]],
+        "s4/p4": [view, ["w", WATCH, "down", ["s0/p0"], "s3#700"], ["w", WATCH, back, ["s2/p2"], "s3#702"]],
+    }
+    found = Lookouts(Random(1), {"s2/p2": 0, "s4/p4": 0}, quiet={"s3": 900})
+    told = "s3 has told that s0 is down, and not to ['s2/p2', 's4/p4'] but to ['s4/p4']"
+    assert (told not in [*found.faults(logs, False)]) is right
