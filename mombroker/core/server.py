@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import replace
+from math import ceil
 
 from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
@@ -242,7 +243,7 @@ class AgentServer:
             changes = self.departures.turn() or changes
         if self.arrivals.coming:
             changes = self.arrivals.turn() or changes
-        budget = max(1, int(self.limits.turn_reactions * self.share))
+        budget = ceil(self.limits.turn_reactions * self.share)
         done = not (self.engine.inboxes.run or turns.touched) or self.engine.turn(budget)
         self.cut = not done
         self.more = self.cut or changes or bool(turns.soon)
