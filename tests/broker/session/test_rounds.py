@@ -57,7 +57,7 @@ POLICIES = st.sampled_from(
         {"max_messages": 2, "overflow": "drop-head"}, {"on_nack": "dead-letter"},
     ]
 )  # fmt: skip
-LIMITS = st.sampled_from([None, None, Limits(batch_bytes=60), Limits(turn_work=5)])
+LIMITS = st.sampled_from([None, None, Limits(batch_bytes=60), Limits(turn_work=2)])
 
 
 def play(subscriptions, steps, policy, limits):
