@@ -212,3 +212,10 @@ def test_a_round_is_not_begun_that_a_turn_has_no_work_left_for():
     b, taker, sender, found = scene()
     b.servers["a"].natives.turns.work = 0
     assert not rounds.settle(b.servers["a"].natives, [(b.queue(QUEUES[at]).id, at + 1, [1], 1) for at in (0, 1)], "a/x")
+
+
+def test_a_round_uses_up_the_credit_that_a_client_has_given():
+    b, taker, sender, found = scene(credit=3)
+    sender.do(in_turn(0, 1, 2))
+    subs = b.servers["a"].clients.sessions[taker.conn].subs
+    assert found == [("q.put", 3), ("c.dispatch", 3)] and [each.credit for each in subs.values()] == [1, 1, 1]
