@@ -1,10 +1,12 @@
 """A server is lost, and members of a group miss casts by that: what they have until all know of the loss."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mombroker.agents import Agent, NotDelivered, View, notification, reacts
+from mombroker.broker.groups.states import States
 from mombroker.core.groups import member
 from mombroker.core.groups.view import Cast
 from mombroker.core.groups.view import View as Next
@@ -114,3 +116,17 @@ def test_a_member_whose_casts_an_older_program_has_not_counted_waits_for_none_of
     assert now.offer(third)[0] == [third] and now.offer(following)[0] == []
     now.load(former.values()[:-1])
     assert now.go_on()[0] == [following]
+
+
+@pytest.mark.parametrize("source, waits", [("d/group:ledger", True), ("b/group:ledger", False), ("c/_groups", False)])
+def test_who_asks_to_join_waits_behind_views_of_another_home_alone(source, waits):
+    """What its own server has told it, that the group was gone, or that it had asked in vain, is of no other home: who
+    asks once more in front of that asks at once. Else what it has said before reaches the home, and it waits for an
+    answer to what it has never asked."""
+    mine = SimpleNamespace(inside=False, again=False, home="b/group:ledger", agent="c/y", group="ledger")
+    asks_later = []
+    states = SimpleNamespace(
+        members=SimpleNamespace(id="c/_groups"), ahead=lambda agent, group: [(source, None)], later=asks_later.append
+    )
+    assert States.waits_to_join(states, mine) is waits
+    assert (mine.again, asks_later) == (waits, [mine] if waits else [])
