@@ -10,6 +10,7 @@ from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.copies import Copies
 from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.groups.doubts import Doubts
+from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.lookout import Lookout
 from mombroker.broker.groups.membership import Membership
 from mombroker.broker.groups.notes import Got
@@ -266,6 +267,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
     "not inhibited": (Member, "prepare", not_inhibited(Member.prepare)),
     "no wait for a state": (States, "meets", no_wait_for_state),
+    "asks nobody anew": (Group, "recovered", lambda group: None),
     "former home": (Membership, "__setattr__", keeps_home(Membership.__setattr__)),
     "waits in a circle": (States, "gives_up", patient),
     "waits for who has failed": (States, "failed", unmoved),

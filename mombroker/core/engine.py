@@ -523,11 +523,6 @@ class Engine:
         """A message that has waited for its turn enters an agent's inbox."""
         self.inboxes.add(message, agent, "", "", self.tx.now, 0)
 
-    def inbox(self, agent: str) -> list[Message]:
-        """What an agent is still to react to, as far as it is in memory."""
-        box = self.inboxes.boxes.get(agent)
-        return [entry.message for entry in box.queue] if box else []
-
     def vanish(self, agent: str) -> None:
         """All that there is of an agent goes, except its inbox: what waits there is for nobody."""
         self.residents.loaded.pop(agent, None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from mombroker.core.batch import InRow, PayloadRow
 from mombroker.core.errors import MomError, NoProgram, PeerError
@@ -12,6 +13,12 @@ from mombroker.core.transaction import COMMIT, Transaction
 
 PAGE = 256
 SHARED, ALONE = 16 << 10, 256  # bytes that copies of a payload must take to be one, and that each of them may take
+
+
+def _messages(rows: Iterable[bytes]) -> Iterator[Message]:
+    for data in rows:
+        with suppress(PeerError):
+            yield decode(data)
 
 
 class Entry:
@@ -36,12 +43,13 @@ class Inbox:
     """1. `queue` is a contiguous run of the agent's messages, its oldest ones.
     2. Ids above `cursor`, up to `last`, are only on disk."""
 
-    __slots__ = ("agent", "queue", "cursor", "last", "runnable", "until", "name", "stuck", "suspects")
+    __slots__ = ("agent", "queue", "cursor", "last", "late", "runnable", "until", "name", "stuck", "suspects")
 
     def __init__(self, agent: str, cursor: int):
         self.agent = agent
         self.queue: deque[Entry] = deque()
         self.cursor = self.last = cursor
+        self.late: deque[int] | None = None  # of those on disk the last ones, not all of which are durable
         self.runnable = False
         self.until = 0  # retry time of its first message, 0 = not waiting for one
         self.name = ""  # the name that its first message's reaction waits for
@@ -94,6 +102,10 @@ class Inboxes:
         if box.last > box.cursor or self.in_memory >= tx.limits.max_inbox:
             self.write(agent, entry)
             box.last = id
+            late = box.late = deque() if box.late is None else box.late
+            while late and late[0] <= tx.durable_id:
+                late.popleft()
+            late.append(id)
         else:
             box.queue.append(entry)
             box.cursor = box.last = id
@@ -123,6 +135,27 @@ class Inboxes:
     def count(self, box: Inbox) -> int:
         """Its messages; of those that are only on disk, what was committed."""
         return len(box.queue) + (self.tx.reader.queue_in_count(box.agent, box.cursor) if box.on_disk() else 0)
+
+    def waiting(self, agent: str) -> Iterator[Message]:
+        """What an agent has still to react to, the first one first, durable or not. Rows that are no messages are left
+        out."""
+        box, tx = self.boxes.get(agent), self.tx
+        if box is None:
+            return
+        yield from [entry.message for entry in box.queue]
+        if not box.on_disk():
+            return
+        after, upto = box.cursor, min(box.last, tx.durable_id)
+        while rows := tx.reader.queue_in(agent, after, upto, PAGE):
+            yield from _messages(row.data for row in rows)
+            after = rows[-1].id
+        yield from _messages(map(self._late, [id for id in box.late or () if id > max(after, tx.durable_id)]))
+
+    def _late(self, id: int) -> bytes:
+        """Of a row that is not durable."""
+        row: InRow = self.tx.written("queue_in", id)
+        shared = self.tx.written("payloads", row.payload).data if row.payload else b""
+        return row.data + bytes(shared)
 
     def write(self, agent: str, entry: Entry) -> None:
         """Put the row of an entry."""

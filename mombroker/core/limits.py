@@ -20,6 +20,7 @@ class Limits:
     max_inbox: int = 20_000  # messages of all inboxes in memory; the rest waits on disk
     max_residents: int = 10_000  # agents in memory
     state_rows: int = 256  # of a table that a member of a group gives, or a new one takes, in a turn
+    cast_window: int = 1_024  # casts of a member of a group that others may still lack: it waits with more of them
     probe_ns: int = SECOND  # of a group: its home asks so often who is up; who has not answered three times is down
     max_attempts: int = 5  # reactions to one message
     max_traceback: int = 8_000  # characters kept in a dead letter

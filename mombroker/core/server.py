@@ -138,7 +138,7 @@ class AgentServer:
         self._permit()
         self.clients = self.engine.clients = attach(self)
         groups = self.clients.groups
-        groups.bind(self.engine.hand_over, self.engine.name_known, self.engine.rows_of, self.engine.inbox)
+        groups.bind(self.engine.hand_over, self.engine.name_known, self.engine.rows_of, self.engine.inboxes.waiting)
         groups.moving = self.departures.leaving.__contains__
         self.clients.leaving = self.arrivals.leaving = self.change.leaving
         orphans = self.clients.orphans

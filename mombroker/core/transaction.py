@@ -60,7 +60,8 @@ class Transaction:
         return rows.bytes >= limits.batch_bytes or len(rows.queue_out) >= limits.batch_rows
 
     def written(self, table: str, id: Any) -> Any:
-        """The row of `id` in `table` (meta, agents, items, held) as of the open batch; None if there is none."""
+        """The row of `id` in `table` (meta, agents, items, held) as of the open batch; None if there is none. One of
+        another table must not be durable yet."""
         for batch in (self.rows, self._in_flight):
             if batch is not None:
                 rows = getattr(batch, table)

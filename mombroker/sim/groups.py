@@ -19,6 +19,8 @@ from mombroker.sim.partners import NAMES, WATCH, Founder, Guard, Keen, Opener, P
 from mombroker.sim.removals import Removals
 from mombroker.sim.world import MS, SECOND
 
+FEW, TRIES = 5, 60  # until all groups are there: a group that is removed may go late, where ways are long
+
 
 class Groups(Workload):
     """destinations   some of the messages go to a queue, or a topic
@@ -69,8 +71,10 @@ class Groups(Workload):
             self.lookouts.settle(cluster, lambda: self.logs(cluster), not _has_lost(cluster))
         if self.removals is not None:
             self.removals.settle(cluster)
-        for _ in range(5):  # an operator tries again
+        for number in range(TRIES):  # an operator tries again
             cluster.world.run(cluster.world.now + SECOND)
+            if number >= FEW and _live(cluster) >= {*NAMES}:
+                break
             cluster.ask(self.opener.partition("/")[0], "send", args)
 
     def begin(self, cluster: Cluster, span: int) -> None:
@@ -149,6 +153,12 @@ class Groups(Workload):
         if self.lookouts is not None:
             wrong += self.lookouts.faults(logs, lost)
         return [*wrong, *unheard(logs, lost), *returned(logs)]
+
+
+def _live(cluster: Cluster) -> set[str]:
+    """The groups that are there, and do not come to an end."""
+    natives = [native for node in cluster.nodes.values() if node.up for native in node.server.natives.agents.values()]
+    return {native.name for native in natives if isinstance(native, Group) and not native.ends}
 
 
 def _has_lost(cluster: Cluster) -> bool:

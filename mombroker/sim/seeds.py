@@ -110,6 +110,7 @@ def cluster(
     topology = draw_topology(rng, workload, backends, 0.5 if relayouts else 0.0)
     if groups:
         topology.limits |= {"state_rows": 1 + seed % 4, "probe_ns": PERIOD}  # so that few rows are many pages
+        topology.limits["cast_window"] = (1, 1_024, 3, 40)[seed // 6 % 4]  # and few casts as many as may be
     drawn = draw(rng)
     drawn = faults or drawn
     if program != AGENTS or relayouts or replicated or losses:

@@ -6,9 +6,9 @@ import pytest
 
 from mombroker.agents import Agent, MemberDown, MemberUp, NotDelivered, View, notification, reacts
 from mombroker.agents.testing import Bus
-from mombroker.broker.groups import deeds
 from mombroker.core.errors import MomError
 from mombroker.core.groups.home import MOST_WISHES, Home
+from mombroker.core.limits import Limits
 from tests.fakes_groups import broken
 
 
@@ -94,10 +94,15 @@ def test_members_get_views_and_casts():
     bus.check()
 
 
+def small_window(monkeypatch):
+    made = Limits.__init__
+    monkeypatch.setattr(Limits, "__init__", lambda limits, **given: made(limits, **given, cast_window=130))
+
+
 @pytest.mark.parametrize("restarts", ["", "a", "b c a"])
 def test_who_has_cast_as_much_as_some_may_lack_waits_with_the_rest(monkeypatch, restarts):
     """Who has what is known in memory alone: it is told anew when the server of the home, or of a member, comes up."""
-    monkeypatch.setattr(deeds, "WINDOW", 130)
+    small_window(monkeypatch)
     bus = Bus(THREE)
     for each in "xyz":
         told(bus, each, "join")
@@ -119,7 +124,7 @@ def test_who_has_cast_as_much_as_some_may_lack_waits_with_the_rest(monkeypatch, 
 
 
 def test_nobody_waits_for_good_for_members_that_are_restarted_again_and_again(monkeypatch):
-    monkeypatch.setattr(deeds, "WINDOW", 130)
+    small_window(monkeypatch)
     bus = Bus(THREE)
     for each in "xyz":
         told(bus, each, "join")

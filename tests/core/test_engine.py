@@ -1,9 +1,11 @@
 """Reactions are atomic, retried, parked; agents come, go and return; nothing waits for anybody else's failure."""
 
+import msgpack
 import pytest
 
 from mombroker.admin.cli.agent import flat
 from mombroker.agents import Agent
+from mombroker.core.events import Admin
 from tests.core.bus import SECOND, Bus, topology
 from tests.core.sample_agents import Do, Put, Source
 from tests.core.trio import AGENTS, bus, got, tell
@@ -212,6 +214,30 @@ def test_an_inbox_beyond_its_window_waits_on_disk_in_order():
     for _ in range(9):
         b.later(60)
     assert got(b) == [str(number) for number in range(300)]
+
+
+def waiting(server):
+    """The texts of what `sink` has still to react to."""
+    return [msgpack.unpackb(message.payload)[0] for message in server.engine.inboxes.waiting("b/sink")]
+
+
+def test_what_an_agent_has_still_to_react_to_is_seen_wherever_it_is():
+    """The first ones are in memory, others durable, in the batch that is on its way, and in the open one."""
+    b = bus(max_inbox=10, max_attempts=9)
+    tell(b, "sink", "bad first")
+    for number in range(300):
+        tell(b, "sink", f"{number}")
+    server, type = b.servers["b"], Put.__wire_name__
+    texts = ["bad first", *map(str, range(300))]
+    assert waiting(server) == texts
+    for number in (300, 301):
+        fields = {"text": str(number)}
+        server.step(Admin(number, "send", {"to": ["sink"], "type": type, "fields": fields}), server.tx.now)
+        texts.append(str(number))
+        assert waiting(server) == texts
+        if number == 300:
+            server.ready(server.tx.now)
+    assert [*server.engine.inboxes.waiting("b/nobody")] == []
 
 
 def test_idle_agents_leave_memory_and_come_back_unchanged():

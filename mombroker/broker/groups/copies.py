@@ -14,6 +14,12 @@ from mombroker.core.batch import ItemRow
 from mombroker.core.transaction import Transaction
 
 COPIES = "copies"
+SHARE = 16  # of the window of a member: so many casts of a group are told to its home at once, and by it
+
+
+def acks_every(tx: Transaction) -> int:
+    """Casts that come until it is told how many have come: never as many as the window has."""
+    return max(1, tx.limits.cast_window // SHARE)
 
 
 class Copy(NamedTuple):

@@ -18,8 +18,6 @@ from mombroker.core.message import Message
 from mombroker.core.natives import Natives
 from mombroker.core.table import Table
 
-WINDOW = 1_024  # casts of a member that some may still lack; more of them wait
-
 
 class Deeds:
     """1. What an agent sends behind a cast that waits waits, too.
@@ -190,7 +188,7 @@ class Deeds:
             self.members.say(agent, (home,), Place(wire, payload))
             return None
         member = mine.member
-        if asked or member.inhibited or self.members.copies.count(group, agent) >= WINDOW:
+        if asked or member.inhibited or self.members.copies.count(group, agent) >= self.tx.limits.cast_window:
             return False
         cast = member.cast()
         self.members.change_of(mine)

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import msgpack
 
+from mombroker.broker.groups.copies import acks_every
 from mombroker.broker.groups.lookout import Lookout
 from mombroker.broker.groups.notes import (
     Ack,
@@ -114,7 +115,7 @@ class Group(Native):
         self._tell_stable({})
 
     def _stable(self, note: Ack, message: Message) -> None:
-        if casts := self.home.acked(home_of(message.source), note.number, note.casts):
+        if casts := self.home.acked(home_of(message.source), note.number, note.casts, acks_every(self.tx)):
             self._tell_stable(casts)
 
     def _tell_stable(self, casts: dict[str, int]) -> None:

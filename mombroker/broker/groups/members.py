@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from mombroker.broker.groups.copies import COPIES, Copies
+from mombroker.broker.groups.copies import COPIES, Copies, acks_every
 from mombroker.broker.groups.group import SERVERS
 from mombroker.broker.groups.membership import MEMBERS, Membership, item_of
 from mombroker.broker.groups.notes import (
@@ -43,7 +43,6 @@ from mombroker.core.natives import Natives
 from mombroker.core.transaction import COMMIT
 
 HELD = "held"  # the collection of what waits for its turn
-ACK_EVERY = 64  # casts of a group
 LATE, LOST = (
     "its sender was out of the view: no member of the next one has it",
     "the home of the group is lost: who has it is unknown",
@@ -301,9 +300,11 @@ class Members(Native):
             return
         if mine.agent == cast.sender:
             self.copies.add(group, cast.sender, cast.seq, cast.of.message.payload)
-        if mine is next(iter(those.values()), None):  # once for all members of this server
-            count = self.unacked[group] = self.unacked.get(group, ACK_EVERY) + 1
-            if count >= ACK_EVERY:
+        there = [each.member for each in those.values() if each.member.number == cast.number]
+        if all(each.had.get(cast.sender, 0) >= cast.seq for each in there):  # all members of this server have it
+            every = acks_every(self.tx)
+            count = self.unacked[group] = self.unacked.get(group, every) + 1
+            if count >= every:
                 self._ack(mine)
 
     def _ack(self, mine: Membership) -> None:
@@ -316,12 +317,12 @@ class Members(Native):
 
     def _stable(self, message: Message) -> None:
         note: Stable = note_of(message)
-        if not note.casts and (mine := next(iter(self.of.get(note.group, {}).values()), None)):
-            self._ack(mine)
-        for mine in self.of.get(note.group, {}).values():
-            if mine.member.number == note.number:
-                self.copies.stable(note.group, mine.agent, note.casts.get(mine.agent, 0))
-                self.goes_on(mine.agent)
+        there = [mine for mine in self.of.get(note.group, {}).values() if mine.member.number == note.number]
+        if there and not note.casts:
+            self._ack(there[0])
+        for mine in there:
+            self.copies.stable(note.group, mine.agent, note.casts.get(mine.agent, 0))
+            self.goes_on(mine.agent)
 
     def lost(self, servers: set[str]) -> None:
         """What was under way between these servers and us may be lost: a group whose home is there is over for us. Of

@@ -9,7 +9,6 @@ from typing import Any
 from mombroker.core.groups.view import View
 
 JOIN, LEAVE = "join", "leave"
-STABLE_EVERY = 64  # casts
 MOST_WISHES = 16  # of an agent
 
 
@@ -196,8 +195,8 @@ class Home:
         if not change.waits:
             self._install()
 
-    def acked(self, server: str, number: int, casts: dict[str, int]) -> dict[str, int]:
-        """A server has so many casts of each member of the view. What all have, if many more are stable now."""
+    def acked(self, server: str, number: int, casts: dict[str, int], every: int) -> dict[str, int]:
+        """A server has so many casts of each member of the view. What all have, if `every` more are stable now."""
         if number != self.number:
             return {}
         self.acks[server] = casts
@@ -205,7 +204,7 @@ class Home:
         if not servers <= self.acks.keys():
             return {}
         stable = {agent: min(self.acks[each].get(agent, 0) for each in servers) for agent in self.members}
-        if sum(stable.values()) - self.stable < STABLE_EVERY:
+        if sum(stable.values()) - self.stable < every:
             return {}
         self.stable = sum(stable.values())
         return stable
