@@ -340,7 +340,8 @@ def test_growth_runs_each_curve_at_each_size(tmp_path):
 
 def test_group_measures_who_stops_while_a_table_is_given(tmp_path):
     rows = rows_of("group", "--rows", 600, "--rate", 50, "--before", 0.2, "--folder", tmp_path)
-    assert len(rows) == 5 and all(row["worst_ms"] > 0 and row["rows"] == 600 for row in rows)
+    assert len(rows) == 6 and rows[-1]["who"] == "nobody: what only sleeps"
+    assert all(row["worst_ms"] > 0 and row["rows"] == 600 for row in rows)
 
 
 def test_order_measures_both_topics(tmp_path):
