@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import msgpack
 import pytest
 
-from mombroker.agents import Agent, ReactionFailed, Replicated, View, command, notification, reacts
+from mombroker.agents import Agent, NotDelivered, ReactionFailed, Replicated, View, command, notification, reacts
 from mombroker.agents.agent import initial
 from mombroker.agents.testing import Bus
 from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError
+from mombroker.core.groups.bus import CASTS
+from mombroker.core.groups.home import Home
 from mombroker.core.message import Message
-from tests.agents.test_groups import Do, Ledger, Said, told
+from tests.agents.test_groups import Do, Ledger, Member, Said, told
 from tests.fakes_groups import broken
 
 FAILS: set[str] = set()  # what fails of the classes here
@@ -204,3 +207,32 @@ def test_nobody_is_told_of_what_is_no_cast_or_no_command(payload):
     purse = Purse("b/y", initial(Purse, {}), "b")
     purse.group_members = ["b/y"]
     assert purse.who_cast(Message("a", 1, "a/group:g", ("b/y",), "g.cast", payload)) is None
+
+
+class Caster(Member):
+    back: list[str] = []  # noqa: RUF012 - its state
+
+    @reacts
+    def returned(self, note: NotDelivered) -> None:
+        self.back.append(note.note.text)
+
+
+@pytest.mark.parametrize("others", ["a", "b"])
+def test_who_is_put_out_gets_back_what_the_others_drop_on_one_server_too(monkeypatch, others):
+    """x casts when the others have flushed without it: they drop that at their next view."""
+    bus = Bus({"a/x": Caster, f"{others}/y": Caster, f"{others}/z": Caster})
+    for each in "xyz":
+        told(bus, each, "join")
+    flushed = Home.flushed
+
+    def late(home: Home, *flush: Any) -> None:
+        deeds: Any = bus._cluster.nodes["a"].server.clients.groups
+        deeds.act("a/x", CASTS, ("ledger", "a/group:ledger", Said.__wire_name__, msgpack.packb(["late"]), False))
+        flushed(home, *flush)
+
+    monkeypatch.setattr(Home, "flushed", late)
+    bus.ask("exclude_member", server="a", group="ledger", agent="a/x")
+    bus.settle()
+    assert [bus.state(each)["views"][-1][1] for each in "xyz"] == [[f"{others}/y", f"{others}/z"]] * 3
+    assert [bus.state(each)["heard"] for each in "xyz"] == [["late"], [], []]
+    assert bus.state("x")["back"] == ["late"]
