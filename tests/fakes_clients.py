@@ -13,7 +13,6 @@ from mombroker.broker.commands import (
     Receipt,
     Refused,
     Send,
-    SendRound,
     Subscribe,
     Transact,
 )
@@ -364,17 +363,6 @@ def half_refused(transact: Callable[..., None]) -> Callable[..., None]:
         transact(handlers, session, command)
 
     return send_first
-
-
-def round_from_its_end(send_round: Callable[..., None]) -> Callable[..., None]:
-    """What is sent to queues in turn is put there from the last to the first."""
-
-    def send(handlers: Handlers, session: Session, run: SendRound) -> None:
-        for values in (run.places, run.bodies, run.receipts):
-            values.reverse()
-        send_round(handlers, session, run)
-
-    return send
 
 
 def refused_and_retried(_: Callable[[Waiting, Session], None]) -> Callable[[Waiting, Session], None]:

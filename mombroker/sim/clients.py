@@ -22,6 +22,7 @@ from mombroker.broker.commands import (
     SendRun,
     Subscribe,
     Unsubscribe,
+    accepted,
     singles,
 )
 from mombroker.broker.session.questions import ASKED
@@ -86,7 +87,7 @@ class Connection:
         self.names: dict[str, Stream] = {}  # all
         self.order: list[tuple[Stream, Sent]] = []  # of its plain subscriptions
         self.unsettled: dict[int, Given] = {}
-        self.receipts: dict[str, Any] = {}  # what is confirmed by each: a Sent, a Given, a Stream with its bit
+        self.receipts: dict[str, Any] = {}  # what is confirmed by each: a Sent, Given ones, a Stream with its bit
 
     def _later(self, way: int, call: Any, *args: Any) -> None:
         """In order, after a while."""
@@ -170,6 +171,14 @@ class Connection:
     def listen(self, *topics: str, **more: Any) -> str:
         """A plain subscription."""
         return self.subscribe(Stream(topics, "plain", self.order), **more)
+
+    def accept_all(self, tags: list[int], run: bool) -> None:
+        """Several in one piece, of which the last is confirmed, and thus all; as one `run`, or one by one."""
+        given = [self.unsettled.pop(tag) for tag in tags]
+        for each in given:
+            each.accepted = True
+        before = accepted(tags[:-1]) if run and tags[1:] else [Disposition(tag) for tag in tags[:-1]]
+        self.do(*before, Disposition(tags[-1], receipt=self.receipt(given)))
 
     def unsubscribe(self, name: str) -> None:
         self._ended(self.subs.pop(name))
@@ -260,6 +269,9 @@ class Client:
             self.work.model.exists(meaning)
         elif isinstance(meaning, Given):
             self.work.model.settled(meaning)
+        elif isinstance(meaning, list):
+            for given in meaning:
+                self.work.model.settled(given)
         elif meaning == "bye":
             self.lost(connection)
         else:
@@ -283,6 +295,7 @@ class Client:
 
     def acknowledge(self, connection: Connection, tag: int) -> None:
         given = connection.unsettled.pop(tag)
+        given.accepted = True
         if given.ack == "client":
             for each, other in list(connection.unsettled.items()):
                 if each < tag and other.stream is given.stream:

@@ -73,8 +73,12 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class Given:
-    """A delivery. `passed_on`: messages to queues that its connection sent before it settled this one. `void`: an
-    operator has given it out again meanwhile."""
+    """A delivery.
+
+    passed_on  messages to queues that its connection sent before it settled this one
+    accepted   its client has said so; perhaps nobody has heard it
+    void       an operator has given it out again meanwhile
+    """
 
     stream: Stream
     sent: Sent
@@ -82,6 +86,7 @@ class Given:
     ack: str
     connection: int = 0
     passed_on: list[Sent] = field(default_factory=list)
+    accepted: bool = False
     void: bool = False
 
 

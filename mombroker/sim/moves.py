@@ -52,13 +52,17 @@ class Moving(Clients):
             self.world.after(int(self.rng.random() * span), self._move, self.rng.random() < 0.2)
 
     def _move(self, release: bool) -> None:
-        destination, to = self.rng.choice(self.movable), self.rng.choice(self.servers)
+        destination, to = self.way()
         for stream, (id, durable) in self.lasting.items() if release else ():
             if destination in stream.destinations or (durable and destination == subscription_name(id, durable)):
                 self.model.released(stream)
         for name in self.servers:  # its home alone does it
             args = {"destination": destination, "to": to, "release": release}
             self.cluster.ask(name, "move_destination", args)
+
+    def way(self) -> tuple[str, str]:
+        """What moves, and to where."""
+        return self.rng.choice(self.movable), self.rng.choice(self.servers)
 
     def counts(self) -> dict[str, int]:
         return super().counts() | {"moves": self.moves}

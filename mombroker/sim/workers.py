@@ -67,6 +67,7 @@ class Worker(Client):
             together.append(sent)
             commands.append(command)
         for tag, each in zip(tags, settles, strict=True):
+            each.accepted = True
             each.passed_on = [sent for sent in together if sent.destination in QUEUES]
             commands.insert(self.rng.randint(0, len(commands)), Disposition(tag))
         connection.do(Transact(commands, connection.receipt(together[0])))

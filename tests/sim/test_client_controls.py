@@ -38,6 +38,7 @@ from tests import fakes_clients as fakes
 from tests import fakes_moves as moves
 from tests import fakes_orders as orders
 from tests import fakes_questions as questions
+from tests import fakes_rounds as rounds
 from tests import fakes_wires as wires
 from tests.fakes_bus import replaced
 
@@ -168,7 +169,19 @@ CONTROLS = {
         "orders", partial(replaced, Handlers, "_await_place", orders.receipt_at_once), (1, 2, 5)
     ),
     "a round from its end": Control(
-        "rounds", partial(replaced, Handlers, "_send_round", fakes.round_from_its_end), (0, 1, 2)
+        "rounds", partial(replaced, Handlers, "_send_round", rounds.from_its_end), (4, 2, 5)
+    ),
+    "a round of dispatches to the wrong takers": Control(
+        "rounds", partial(replaced, Session, "take_round", rounds.wrong_takers), (3, 2, 5)
+    ),
+    "a round of dispatches without its last": Control(
+        "rounds", partial(replaced, Session, "take_round", rounds.without_its_last), (3, 2, 5)
+    ),
+    "settled in a round without one queue": Control(
+        "rounds", partial(rounds.settled, rounds.one_queue_forgotten), (4, 2, 5)
+    ),
+    "settled in a round with one id too many": Control(
+        "rounds", partial(rounds.settled, rounds.one_id_too_many), (5, 7, 24)
     ),
     "refused, and half done": Control("pulls", partial(replaced, Handlers, "_transact", fakes.half_refused), (1, 2, 4)),
     "links that give one after the other": Control(
