@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Container
+from itertools import takewhile
 from typing import Any
 
 import msgpack
@@ -73,7 +75,7 @@ class Outboxes:
         """Do what can be done, in its order: `do` gets the agent, an entry, and how much is asked for before it, and
         says whether it is done, or asked for (None). True if nothing is left."""
         entries = self.of.get(agent, deque())
-        asked = sum(bool(entry.asked) for entry in entries)
+        asked = bisect_left(entries, True, key=lambda entry: not entry.asked)  # by 2
         while len(entries) > asked:
             entry = entries[asked]
             done = do(agent, entry, asked)
@@ -103,11 +105,11 @@ class Outboxes:
         self._drop(entry)
 
     def keep(self, agent: str) -> None:
-        """What is left of it gets its rows."""
-        for entry in self.of.get(agent, ()):
-            if not entry.row:
-                entry.row = self.tx.new_id()
-                self._write(agent, entry)
+        """What was added of it, and is left, gets its rows."""
+        new = list(takewhile(lambda entry: not entry.row, reversed(self.of.get(agent, deque()))))
+        for entry in reversed(new):
+            entry.row = self.tx.new_id()
+            self._write(agent, entry)
 
     def forget(self, agent: str) -> None:
         for entry in self.of.pop(agent, ()):
