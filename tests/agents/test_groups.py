@@ -561,7 +561,8 @@ class Talker(Member):
 
 @pytest.mark.parametrize("order", ["causal", "total"])
 @pytest.mark.parametrize("how", ["lost", "removed"])
-def test_whoever_casts_all_the_time_is_told_that_the_group_is_gone(how, order):
+def test_whoever_casts_all_the_time_is_told_that_the_group_is_gone(how, order, monkeypatch):
+    small_window(monkeypatch)
     bus = Bus({"a/y": Talker, "b/x": Talker, "c/z": Talker})
     for each in "xyz":
         told(bus, each, "join")
