@@ -17,9 +17,10 @@ from mombroker.core.topology import AgentDecl
 
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
-FORGET, FORGOTTEN = "_forget", "_forgotten"
+FORGET, FORGOTTEN, OUTDATED = "_forget", "_forgotten", "_outdated"
 MOVE, MOVED = "_move", "_moved"
 PAIR, PAIRED = "_pair", "_paired"
+MOST_DOUBTED = 1_000
 UNPAIR, UNPAIRED = "_unpair", "_unpaired"
 
 
@@ -52,6 +53,7 @@ class Names(Replicated):
     homes       where agents live that have moved, but kept their ids
     wanted      names that the broker here has asked for
     heard       the number of the registry's last word on a name of ours; 0: there was none
+    doubted     names that others may not know to be free, and who, of which the registry was told
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
     is_here     does an agent live here, or is it on its way here?
@@ -72,6 +74,7 @@ class Names(Replicated):
         self.made = {key.removeprefix(MADE): int(number) for key, number in self.tx.reader.meta(MADE).items()}
         self.install(self.tx.topology.agents)
         self.wanted: set[str] = set()
+        self.doubted: set[tuple[str, str]] = set()
         self.heard = int(self.tx.reader.meta(HEARD).get(HEARD, 0))
         self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
         self.is_here: Callable[[str], bool]
@@ -82,6 +85,7 @@ class Names(Replicated):
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
         self.define(FORGET, _read_given_up, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
+        self._handle(OUTDATED, self._read_move, lambda message: self._tell_forgotten(*self._read_move(message)))
         self.define(MOVE, self._read_asked, self._agree, MOVED, self._read_move, self._moved)
         self.define(PAIR, self._read_asked, self._agree, PAIRED, self._read_move, self._paired)
         self.define(UNPAIR, self._read_forgotten, self._let_part, UNPAIRED, self._read_forgotten, self._unpaired)
@@ -212,6 +216,7 @@ class Names(Replicated):
     def again(self) -> None:
         """A server is lost, and perhaps what we have asked for."""
         wanted, self.wanted = self.wanted, set()
+        self.doubted.clear()
         for name in sorted(wanted):  # who waits for it asks anew
             self.on_known(name)
             self.on_change(name)
@@ -246,6 +251,18 @@ class Names(Replicated):
         if self.known.get(name) == id and self._is_nobody(name, id):
             self._forgotten(name, id)
             self._give_up(name, id)
+
+    def outdated(self, name: str, id: str, server: str) -> None:
+        """What this server has sent to an agent of this name that is to live here has come to nothing. It may not have
+        heard that nobody has the name: that is lost, perhaps."""
+        whose = name, server
+        if server == self.tx.name or whose in self.doubted or self.known.get(name) == id:
+            return
+        if self._is_nobody(name, id):
+            if len(self.doubted) >= MOST_DOUBTED:
+                self.doubted.clear()
+            self.doubted.add(whose)
+            self.ask(OUTDATED, f"{name}\n{id}\n{server}/{self.agent}".encode())
 
     def told(self) -> Iterator[tuple[str, str, bytes]]:
         """What must be told of all names; see Newcomers.tables."""
@@ -323,6 +340,11 @@ class Names(Replicated):
     def _let_go(self, asker: str, name: str, id: str, heard: int = 0) -> bytes | None:
         late = 0 < heard < self.made.get(name, 0)
         return f"{name}\n{id}".encode() if self.known.get(name) == id and not late else None
+
+    def _tell_forgotten(self, name: str, id: str, to: str) -> None:
+        """Whoever still knows the name is told again that nobody has it."""
+        if self.known.get(name) != id:
+            self._tell((home_of(to),), FORGOTTEN, f"{name}\n{id}".encode())
 
     def _made(self, name: str, number: int) -> None:
         """By which message its agent is made; 0: it lives elsewhere by now, or nowhere."""

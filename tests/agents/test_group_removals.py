@@ -11,6 +11,7 @@ from mombroker.agents.testing import Bus
 from mombroker.broker.groups.comings import Comings
 from mombroker.broker.groups.notes import State
 from mombroker.broker.session.orphans import Orphans
+from mombroker.core.names import OUTDATED
 from tests.agents.test_groups import THREE, Do, In, Ledger, Member, Said, told
 from tests.fakes_groups import broken
 
@@ -221,3 +222,27 @@ def test_views_of_a_former_group_elsewhere_are_none_of_the_new_one_of_the_same_n
     assert bus.state("y")["views"] == former + new
     assert bus.state("y")["heard"] == (["one"] if new else [])
     bus.check()
+
+
+def test_who_has_not_heard_that_a_group_is_gone_is_told_when_it_sends_something_there():
+    """That the name is free was lost on its way to c, with a server."""
+    bus = Bus(THREE)
+    names: Any = bus._cluster.nodes["c"].server.names
+    names.known["group:ledger"] = "b/group:ledger"
+    told(bus, "z", "join")
+    assert "group:ledger" not in names.known and bus.state("z")["views"] == [[1, [], [], []]]
+    told(bus, "z", "join")
+    told(bus, "x", "join")
+    assert bus.state("x")["views"][-1][1] == bus.state("z")["views"][-1][1] == ["c/z", "a/x"]
+    bus.check()
+
+
+def test_a_name_that_has_an_agent_by_now_stays_known():
+    bus = Bus(THREE)
+    told(bus, "y", "join")
+    names: Any = bus._cluster.nodes["b"].server.names
+    names.ask(OUTDATED, b"group:ledger\nb/group:ledger\nc/_names")
+    told(bus, "y", "causal", "one")
+    told(bus, "z", "join")
+    assert bus.state("z")["views"][-1][1] == ["b/y", "c/z"]
+    assert bus._cluster.nodes["c"].server.names.known["group:ledger"] == "b/group:ledger"

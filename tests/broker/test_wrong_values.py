@@ -204,7 +204,8 @@ def test_a_thousand_well_framed_wrong_values_end_a_link_and_no_server(count):
 
 
 @pytest.mark.parametrize(
-    "type_", ["_deploy", "_named", "_refused", "_forget", "_forgotten", "_move", "_moved", "_policy", "_policies"]
+    "type_",
+    ["_deploy", "_named", "_refused", "_forget", "_forgotten", "_outdated", "_move", "_moved", "_policy", "_policies"],
 )
 def test_what_servers_tell_each_other_of_names_and_policies_is_checked(type_):
     refused, town = 0, Town()

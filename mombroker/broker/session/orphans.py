@@ -91,6 +91,8 @@ class Orphans:
                 if rows := [item[0] for item in note.items if item[0]]:
                     post(agent, message.source, Settle(note.consumer, released=rows))
             return True
+        if kind.startswith(OWNED):
+            self.natives.names.outdated(kind, agent, message.origin)
         if kind.startswith("group:"):
             self.natives.names.nobodys(kind, agent)
             if message.type in (Join.wire, Place.wire):
