@@ -14,11 +14,11 @@ from mombroker.core.batch import ItemRow
 from mombroker.core.transaction import Transaction
 
 COPIES = "copies"
-SHARE = 16  # of the window of a member: so many casts of a group are told to its home at once, and by it
+SHARE = 16  # a server acknowledges casts, and the home passes that on, by so many parts of a member's window
 
 
 def acks_every(tx: Transaction) -> int:
-    """Casts that come until it is told how many have come: never as many as the window has."""
+    """Casts of a group from one acknowledgement to the next: with more than its window has, a member would wait."""
     return max(1, tx.limits.cast_window // SHARE)
 
 
