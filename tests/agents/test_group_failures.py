@@ -10,7 +10,7 @@ from mombroker.agents.agent import initial
 from mombroker.agents.testing import Bus
 from mombroker.broker.wire import pack
 from mombroker.core.errors import MomError
-from mombroker.core.groups.bus import CASTS
+from mombroker.core.groups.bus import CASTS, JOIN
 from mombroker.core.groups.home import Home
 from mombroker.core.message import Message
 from tests.agents.test_groups import Do, Ledger, Member, Said, told
@@ -217,22 +217,27 @@ class Caster(Member):
         self.back.append(note.note.text)
 
 
-@pytest.mark.parametrize("others", ["a", "b"])
-def test_who_is_put_out_gets_back_what_the_others_drop_on_one_server_too(monkeypatch, others):
-    """x casts when the others have flushed without it: they drop that at their next view."""
-    bus = Bus({"a/x": Caster, f"{others}/y": Caster, f"{others}/z": Caster})
+@pytest.mark.parametrize("others, joining", [("a", []), ("b", []), ("b", ["a/v", "a/w"])])
+def test_who_is_put_out_gets_back_what_the_others_drop_on_one_server_too(monkeypatch, others, joining):
+    """x casts when the others have flushed without it: they drop that at their next view. As many as there are members
+    are on its server if two more wait there to be some."""
+    bus = Bus({"a/x": Caster, f"{others}/y": Caster, f"{others}/z": Caster, **dict.fromkeys(joining, Caster)})
     for each in "xyz":
         told(bus, each, "join")
     flushed = Home.flushed
 
     def late(home: Home, *flush: Any) -> None:
+        monkeypatch.setattr(Home, "flushed", flushed)
         deeds: Any = bus._cluster.nodes["a"].server.clients.groups
+        for each in joining:
+            deeds.act(each, JOIN, ("ledger", "a/group:ledger", False, 0, False))
         deeds.act("a/x", CASTS, ("ledger", "a/group:ledger", Said.__wire_name__, msgpack.packb(["late"]), False))
         flushed(home, *flush)
 
     monkeypatch.setattr(Home, "flushed", late)
     bus.ask("exclude_member", server="a", group="ledger", agent="a/x")
     bus.settle()
-    assert [bus.state(each)["views"][-1][1] for each in "xyz"] == [[f"{others}/y", f"{others}/z"]] * 3
+    views = [{number: members for number, members, *_ in bus.state(each)["views"]} for each in "xyz"]
+    assert [each[4] for each in views] == [[f"{others}/y", f"{others}/z"]] * 3
     assert [bus.state(each)["heard"] for each in "xyz"] == [["late"], [], []]
     assert bus.state("x")["back"] == ["late"]

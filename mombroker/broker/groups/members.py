@@ -297,7 +297,8 @@ class Members(Native):
         """A cast is delivered of a group that goes beyond this server, or that somebody is put out of: its sender may
         get it back."""
         group, those = mine.group, self.of.get(mine.group, {})
-        if len(mine.member.members) == len(those) and not any(each.member.barred for each in those.values()):
+        here = all(each in those for each in mine.member.members)
+        if here and not any(each.member.barred for each in those.values()):
             return
         if mine.agent == cast.sender:
             self.copies.add(group, cast.sender, cast.seq, cast.of.message.payload)
