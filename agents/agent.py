@@ -75,9 +75,13 @@ class Agent:
         cls._reactions, cls._takers, sources = {}, {}, list[Source]()
         for name in dir(cls):
             method = inspect.getattr_static(cls, name, None)
+            if getattr(method, "__takes__", None) or getattr(method, "__reacts__", False):
+                _check_plain(f"{cls.__name__}.{name}", method)
             if source := getattr(method, "__takes__", None):
                 cls._takers[name] = messages.taking(f"{cls.__name__}.{name}", method, _argument(method))
                 sources.append(source._replace(method=name))
+            if getattr(method, "__commands__", False) and not getattr(method, "__reacts__", False):
+                raise TypeError(f"{cls.__name__}.{name}: only a Replicated has commands")
             if getattr(method, "__reacts__", False):
                 for wire in _taken_by(cls, name, method):
                     other = cls._reactions.setdefault(wire, method)
@@ -431,6 +435,13 @@ _OPTIONAL = _LOOKOUT | {f"mom.{name}" for name in notes.NOTICES}
 
 def _is_client(id: str) -> bool:
     return "/reply:" in id or "/conn:" in id
+
+
+def _check_plain(name: str, method: Any) -> None:
+    """Raises TypeError for what would be called, and do nothing."""
+    inner = inspect.unwrap(method)
+    if inspect.iscoroutinefunction(inner) or inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise TypeError(f"{name}: a reaction is done when it returns: write it without async and yield")
 
 
 def _argument(method: Any) -> Any:

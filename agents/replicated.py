@@ -11,9 +11,11 @@ from typing import Any
 
 from mombroker.agents import notifications as notes
 from mombroker.agents.agent import Agent, reacts
-from mombroker.agents.groups import View
+from mombroker.agents.groups import View, cast_of
 from mombroker.agents.notifications import NotDelivered, ReactionFailed, notification
 from mombroker.agents.tables import Table
+from mombroker.core.errors import UnknownNotification
+from mombroker.core.groups.view import CAST
 
 F = typing.TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +32,7 @@ class Command:
 def command(method: F) -> F:
     """Mark a method as what a Replicated does, at all its copies, when one of them gets the notification that its
     argument is annotated with. What it returns, if anything, is the answer to who has asked that one: a notification.
+    Called by another command, or by that of a subclass, it is done there and then.
 
     It depends on the state and its argument alone; so it neither looks at `now` nor draws a number, and what it sends
     is sent by each copy."""
@@ -46,8 +49,9 @@ class Replicated(Agent):
     _commands: typing.ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
 
     def __init_subclass__(cls) -> None:
-        for name, method in list(vars(cls).items()):
-            if getattr(method, "__commands__", False):
+        for name in dir(cls):
+            method = inspect.getattr_static(cls, name)
+            if getattr(method, "__commands__", False) and not hasattr(method, "__commanded__"):
                 setattr(cls, name, reacts(_asked(method)))
         super().__init_subclass__()
         cls._commands = {
@@ -82,11 +86,22 @@ class Replicated(Agent):
     @reacts
     def do_command(self, note: Command) -> None:
         """One more command, at each copy in its turn. The copy that was asked tells who has asked; where it was none
-        in this view, the eldest does."""
+        in this view, the eldest does. What cannot be the answer is none at any copy: all have the same state."""
         method = self._commands.get(note.type)
-        answer = None if method is None else method(self, notes.decode(note.type, note.packed))
-        if answer is not None and note.asker and self._answers(self.sender):
+        if method is None:
+            raise UnknownNotification(f"{type(self).__name__} has no command for {note.type}")
+        answer = method(self, notes.decode(note.type, note.packed))
+        if answer is not None and note.asker:
+            asked = self._now_reacting()
+            others = len(asked.ops)
             self.send(note.asker, answer)
+            if not self._answers(self.sender):
+                del asked.ops[others:]
+
+    def _obeys(self) -> bool:
+        """Is it doing a command?"""
+        message = self._now_reacting().message
+        return message.type == CAST and cast_of(message.payload)[1] == _COMMAND
 
     def _answers(self, asked: str) -> bool:
         return asked == self.id or (asked not in self.group_members and self.group_members[:1] == [self.id])
@@ -109,13 +124,16 @@ class Replicated(Agent):
 _COMMAND, _MEMBERS = "mom.Command", "group_members"
 
 
-def _asked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], None]:
-    """The reaction of the copy that is asked."""
+def _asked(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The reaction of the copy that is asked; where a command calls another one, that itself."""
 
     @functools.wraps(method)
-    def asked(self: Replicated, note: Any) -> None:
+    def asked(self: Replicated, note: Any) -> Any:
+        if self._obeys():
+            return method(self, note)
         wire, packed = notes.encode(note)
         self.group(self._group()).cast(Command(wire, packed, self.sender), order="total")
+        return None
 
     asked.__commanded__ = method  # type: ignore[attr-defined]
     asked.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
