@@ -96,8 +96,9 @@ def why(file: Path, server: str | None, output: str, columns: str) -> None:
     """What the waiting messages of a server wait for.
 
     One sentence for each message that is held for its causes or is not passed on yet, each agent that waits (for a
-    name, in a group, or to try again), each view of a group that waits for somebody, and each neighbour that something
-    waits for. Nothing is printed when nothing waits.
+    name, in a group, for a place in a total order, or to try again), each topic in total order where clients wait for
+    that, each view of a group that waits for somebody, and each neighbour that something waits for. Nothing is printed
+    when nothing waits.
 
     \b
     Example:
@@ -128,8 +129,13 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return f"{wait['message']} is passed on in domain {wait['domain']} when it is stored by {lacking}"
         case "name":
             return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
-        case "cast":
-            return f"{wait['agent']} waits until a cast of its own has gone, in order to take {_first(wait)}"
+        case "cast" | "order":
+            until = wait["reason"] or "a cast of its own has gone"  # a former version does not say more
+            return f"{wait['agent']} waits until {until}, in order to take {_first(wait)}"
+        case "place":
+            waiting = many(wait["messages"], "message of clients has", "messages of clients have")
+            where = f"whose home is {wait['home']}" if wait["home"] else "which has no home yet"
+            return f"{waiting} no place in {wait['topic']} yet, {where}"
         case "state":
             return f"{wait['agent']} waits for its state in group {wait['name']}, in order to take {_first(wait)}"
         case "view":

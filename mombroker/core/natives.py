@@ -84,6 +84,8 @@ class Clients(Protocol):
     @property
     def dropped(self) -> int: ...  # messages of topics that connections did not take in time
     def describe(self, conn: int) -> dict[str, int]: ...  # one connection, for the operator
+    def reason(self, agent: str) -> str: ...  # one that waits in a group, or for an order: until this is so
+    def why(self) -> list[dict[str, Any]]: ...  # what else waits here, clients and views
 
 
 class Orphans(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mombroker.core import revision, times
 from mombroker.core.domain_channel import DomainChannel
-from mombroker.core.groups.bus import CASTS_OF, STATE_OF
+from mombroker.core.groups.bus import CASTS_OF, ORDER_OF, STATE_OF
 from mombroker.core.link import Link
 from mombroker.core.message import decode
 from mombroker.core.meta import HISTORY
@@ -218,7 +218,8 @@ def _costs_disk(server: AgentServer, link: Link) -> str:
 
 def _named(name: str) -> str:
     """What kind of thing an agent waits for."""
-    return "cast" if name.startswith(CASTS_OF) else "state" if name.startswith(STATE_OF) else "name"
+    kinds = {CASTS_OF: "cast", STATE_OF: "state", ORDER_OF: "order"}
+    return next((kind for begin, kind in kinds.items() if name.startswith(begin)), "name")
 
 
 def why(server: AgentServer) -> list[Reply]:
@@ -248,14 +249,16 @@ def why(server: AgentServer) -> list[Reply]:
     for box in server.engine.inboxes.boxes.values():
         if box.blocked() and box.queue and box.name != MOVING:
             first, stuck = box.queue[0], box.stuck
+            kind = "class" if stuck else _named(box.name) if box.name else "retry"
+            reason = stuck.reason if stuck else server.clients.reason(box.agent) if kind in ("cast", "order") else ""
             out.append({
-                "kind": "class" if stuck else _named(box.name) if box.name else "retry", "agent": box.agent,
-                "name": box.name.removeprefix(CASTS_OF).removeprefix(STATE_OF),
-                "class": stuck.path if stuck else "", "reason": stuck.reason if stuck else "", "until": box.until,
+                "kind": kind, "agent": box.agent,
+                "name": box.name.removeprefix(CASTS_OF).removeprefix(STATE_OF).removeprefix(ORDER_OF),
+                "class": stuck.path if stuck else "", "reason": reason, "until": box.until,
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
-    out += server.clients.groups.why()
+    out += server.clients.why()
     for id, departure in server.departures.leaving.items():
         if reason := server.departures.why(id):
             out.append({"kind": "move", "agent": id, "to": departure.to, "reason": reason})

@@ -41,6 +41,18 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
         ),
         (WAIT | {"kind": "name"}, "s1/x waits for the name 'bank' in order to take s2#7"),
         (
+            WAIT | {"kind": "cast", "reason": "a cast of its own in group g has gone, by s2"},
+            "s1/x waits until a cast of its own in group g has gone, by s2, in order to take s2#7",
+        ),
+        (
+            WAIT | {"kind": "cast", "reason": ""},
+            "s1/x waits until a cast of its own has gone, in order to take s2#7",
+        ),
+        (
+            {"kind": "place", "topic": "topic:t", "home": "", "messages": 1},
+            "1 message of clients has no place in topic:t yet, which has no home yet",
+        ),
+        (
             WAIT | {"kind": "retry", "behind": 4},
             "s1/x has failed 2 times and tries again in 3 s to take s2#7, 4 more wait behind it",
         ),

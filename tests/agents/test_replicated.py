@@ -100,6 +100,18 @@ def test_a_copy_that_knows_no_such_command_says_so(monkeypatch):
     assert len(heard) == 1 and "Count has no command for" in heard[0]
 
 
+def test_why_tells_whose_command_a_copy_waits_for():
+    bus = Bus({"a/one": Count, "b/two": Count})
+    bus.settle()
+    bus.kill("a", down=100)
+    bus.send("two", Add(1), server="b")
+    bus.send("two", Add(2), server="b")
+    bus.advance(20)
+    (wait,) = (each for each in bus.ask("why", server="b")["waits"] if each["kind"] != "link")
+    assert (wait["kind"], wait["agent"]) == ("cast", "b/two")
+    assert wait["reason"] == "a cast of its own in group Count has gone, by a"
+
+
 def test_only_a_replicated_has_commands():
     with pytest.raises(TypeError, match=r"Plain\.add: only a Replicated has commands"):
         type("Plain", (Adder, Agent), {})

@@ -80,6 +80,24 @@ class Deeds:
             for each in self.natives.agents.values() if isinstance(each, Group) and (change := each.home.change)
         ]  # fmt: skip
 
+    def reason(self, agent: str) -> str:
+        """What one waits for that has something to send: it waits until this is so."""
+        entry = self.outboxes.of[agent][0]
+        if placing := self.placing(agent):
+            topic, home = placing
+            return f"what it has published to {topic} has its place at {home}" if home else f"{topic} has a home"
+        if entry.kind == CASTS:
+            return f"a cast of its own in group {entry.value[0]} has gone, by {home_of(entry.value[1])}"
+        return "what it has to send has gone"
+
+    def placing(self, agent: str) -> tuple[str, str] | None:
+        """The topic in total order that one waits for, and where that has its home, if it has one."""
+        entries = self.outboxes.of.get(agent)
+        if not entries or entries[0].kind != PLACE:
+            return None
+        home, message = entries[0].value
+        return message.destination, home_of(home)
+
     # -- what is sent ------------------------------------------------------------------------------------------------
 
     def waits(self, agent: str) -> bool:

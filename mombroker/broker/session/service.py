@@ -5,7 +5,7 @@ come. It is also where queues, topics and the engine meet the broker as a whole.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ from mombroker.broker.session.recovery import NATIVES, recover
 from mombroker.broker.session.session import Session
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.shapes import LAST
-from mombroker.broker.topic.moving import TopicArrival, TopicDeparture
+from mombroker.broker.topic.moving import TopicArrival, TopicDeparture, TopicEnd
 from mombroker.broker.topic.routing import Topics
 from mombroker.broker.topic.topic import Topic
 from mombroker.broker.wire import KINDS, note_of
@@ -482,6 +482,27 @@ class Sessions(Native):
         session = self.natives.agents.get(agent)
         if isinstance(session, Session) and session.unplaced is not None:
             self._placed(session, LAST)
+
+    def reason(self, agent: str) -> str:
+        """What it waits for that has a home of a topic, or of a group, to do something: it waits until this is so."""
+        topic = self.natives.agents.get(agent)
+        if isinstance(topic, Topic) and isinstance(topic.move, TopicArrival | TopicEnd):
+            return topic.move.reason()
+        return self.groups.reason(agent)
+
+    def why(self) -> list[dict[str, Any]]:
+        """What clients have published in total order, and has no place yet; and the views that wait."""
+        counts = Counter[tuple[str, str]]()
+        for session in self.sessions.values():
+            if (mine := session.unplaced) is not None and (
+                found := (mine.topic, home_of(mine.home)) if mine.home else self.groups.placing(session.id)
+            ):
+                counts[found] += len(mine.marks)
+        places = [
+            {"kind": "place", "topic": topic, "home": home, "messages": count}
+            for (topic, home), count in counts.items()
+        ]  # fmt: skip
+        return places + self.groups.why()
 
     def _unplaced(self, servers: set[str]) -> None:
         """What was on its way to homes on these servers may be lost."""

@@ -174,6 +174,9 @@ class TopicArrival:
     def shown(self) -> str:
         return f"from {home_of(self.source)}"
 
+    def reason(self) -> str:
+        return f"{home_of(self.source)}, its former home, has sent on all that has come there"
+
     def check(self) -> None: ...
 
 
@@ -193,6 +196,9 @@ class TopicEnd:
 
     def shown(self) -> str:
         return "to nowhere: it was deleted"
+
+    def reason(self) -> str:
+        return "what it keeps that is not due is given up: it was deleted"
 
     def check(self) -> None:
         assert self.topic.delays is not None, "it has nothing to give up, and does not end"

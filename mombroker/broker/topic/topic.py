@@ -23,6 +23,7 @@ from mombroker.broker.topic.moving import GIVES, TopicArrival, TopicDeparture, T
 from mombroker.broker.wire import pack
 from mombroker.core.batch import Damage
 from mombroker.core.errors import MomError, UnknownName, UnknownNotification
+from mombroker.core.groups.bus import ORDER_OF
 from mombroker.core.ids import home_of, is_id
 from mombroker.core.message import BOUNCE, Message, new_message
 from mombroker.core.natives import Natives
@@ -255,7 +256,7 @@ class Topic(Native):
     @property
     def awaited(self) -> str:
         """What waits for it to be open waits for this."""
-        return f"order of {self.id}"
+        return ORDER_OF + self.id
 
     def depart(self, server: str) -> None:
         """Begin to move to another server, unless it does already. Raises MomError."""

@@ -42,10 +42,9 @@ class Groups(Protocol):
     def failed(self, agent: str, message: Message) -> None: ...  # one of TYPES has become a dead letter
     def gone(self, agent: str) -> None: ...  # it was deleted
     def has(self, agent: str) -> list[str]: ...  # the groups that it is in, or is to be
-    def why(self) -> list[dict[str, Any]]: ...  # views that wait here, and for whom
 
 
-CASTS_OF, STATE_OF = "casts of ", "state of group "  # what an agent waits for: no name begins so
+CASTS_OF, STATE_OF, ORDER_OF = "casts of ", "state of group ", "order of "  # what an agent waits for: no name begins so
 
 
 def waits_for(agent: str) -> str:

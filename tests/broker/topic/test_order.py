@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from mombroker.admin.cli.status import sentence
 from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
 from mombroker.broker.topic.topic import Topic
 from tests.broker.bench import THREE, Broker
@@ -292,6 +293,50 @@ def test_what_comes_to_the_new_home_too_early_waits_there_over_a_restart():
     b.reboot("c")
     b.pump()
     assert reader.texts == ["1"] and b.ask("a", "topic", destination=T)["created"] == "c"
+
+
+def reasons(b, server):
+    return [sentence(each, b.now) for each in b.ask(server, "why")["waits"] if each["kind"] not in ("link", "held")]
+
+
+def test_why_tells_what_a_transaction_waits_for():
+    b = bus()
+    b.cut("a", "b")
+    b.connect("a").do(*sends("1", "2"))
+    client = b.connect("a").do(Transact([*sends("3"), *sends("4", to=Q)], "all"))
+    assert b.servers["a"].clients.reason(client.session) == "what it has published to topic:prices has its place at b"
+    assert reasons(b, "a") == ["3 messages of clients have no place in topic:prices yet, whose home is b"]
+    b.join("a", "b")
+    b.pump()
+    assert reasons(b, "a") == []
+
+
+def test_why_tells_what_a_home_waits_for_that_is_on_its_way():
+    b = bus()
+    b.cut("a", "b")
+    b.cut("a", "c")
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    b.join("a", "b")
+    b.pump()
+    b.cut("b", "c")
+    b.join("a", "c")
+    b.pump()
+    b.connect("c").do(*sends("1"))
+    waits, place = reasons(b, "c")
+    assert waits.startswith(
+        "c/topic:prices waits until b, its former home, has sent on all that has come there, in order to take c#"
+    )
+    assert place == "1 message of clients has no place in topic:prices yet, whose home is c"
+
+
+def test_why_tells_what_waits_where_a_topic_ends():
+    b = bus(home="a")
+    b.connect("a").send(T, "later", delay=10**12)
+    b.servers["a"].turn(b.now)
+    topic = b.servers["a"].clients.natives.agents["a/topic:prices"]
+    topic.deleted()
+    assert b.servers["a"].clients.reason(topic.id) == "what it keeps that is not due is given up: it was deleted"
 
 
 def test_a_server_that_is_drained_gives_its_topics_away():

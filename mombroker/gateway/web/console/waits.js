@@ -6,8 +6,8 @@ const server = (name) => link("servers", name);
 const seen = (each, now) => each.up ? "connected" : Number(each.last_seen) ? `last seen ${span(Number(now) - Number(each.last_seen))} ago` : "not seen since our start";
 const listed = (parts, between = ", ") => parts.flatMap((each, at) => at ? [between, each] : [each]);
 const packets = (wait) => `${count(wait.packets)} packet${Number(wait.packets) === 1 ? "" : "s"}`;
-const known = (wait) => wait.message || [wait.kind, wait.domain, wait.peer || wait.agent || wait.group].filter(Boolean).join(" ");
-const which = (wait) => wait.message || (wait.packets != null ? packets(wait) : wait.group || wait.agent || "");
+const known = (wait) => wait.message || [wait.kind, wait.domain, wait.peer || wait.agent || wait.group || wait.topic].filter(Boolean).join(" ");
+const which = (wait) => wait.message || (wait.packets != null ? packets(wait) : wait.group || wait.agent || wait.topic || "");
 
 function cause(wait, now) {
   switch (wait.kind) {
@@ -15,7 +15,8 @@ function cause(wait, now) {
     case "parked": return ["stored by ", listed(wait.waits_for.map(server))];
     case "view": return [`view ${wait.number}: `, listed(wait.waits_for.map(shown))];
     case "name": return `the name ${wait.name}`;
-    case "cast": return "a cast of its own";
+    case "cast": case "order": return wait.reason || "a cast of its own";
+    case "place": return ["its place, by ", server(wait.home)];
     case "state": return `its state in group ${wait.name}`;
     case "class": return [link("agents", wait.agent, `its class ${wait.class}`), `: ${wait.reason}`];
     case "retry": return [link("agents", wait.agent, `try ${wait.attempts + 1}`), `, in ${span(Math.max(0, Number(wait.until) - Number(now)))}`];
