@@ -82,12 +82,12 @@ class Deeds:
 
     def reason(self, agent: str) -> str:
         """What one waits for that has something to send: it waits until this is so."""
-        entry = self.outboxes.of[agent][0]
         if placing := self.placing(agent):
             topic, home = placing
             return f"what it has published to {topic} has its place at {home}" if home else f"{topic} has a home"
-        if entry.kind == CASTS:
-            return f"a cast of its own in group {entry.value[0]} has gone, by {home_of(entry.value[1])}"
+        entries = self.outboxes.of.get(agent)
+        if entries and entries[0].kind == CASTS:
+            return f"a cast of its own in group {entries[0].value[0]} has gone, by {home_of(entries[0].value[1])}"
         return "what it has to send has gone"
 
     def placing(self, agent: str) -> tuple[str, str] | None:
