@@ -10,6 +10,7 @@ from mombroker import ordering
 from mombroker.core import lost_inside
 from mombroker.core.errors import MomError
 from mombroker.core.reconfiguration import ASKED
+from mombroker.core.revision import resets
 from mombroker.core.topology import Domain, Topology, listed
 from mombroker.net import adminclient, joining
 from mombroker.net.secret import secret_of
@@ -17,6 +18,7 @@ from mombroker.net.secret import secret_of
 POLL_S = 0.1
 PATIENCE_S = 60.0
 ASKS = "mom"  # who asks with the secret of the bus
+TRIED = 1_000  # epochs
 MOST_LETTERS = 10_000  # of a server, that are looked through for the report
 
 
@@ -145,8 +147,25 @@ def _plan(
         known = [seen[member]["lost"] for member in left[domain]]
         for name in [name for name in lost if name in topology.domains[domain].members]:
             if name not in begun or not any(name in rows and rows[name]["epoch"] >= begun[name] for rows in known):
-                return Plan(1 + max(epochs.values()), left)
+                return Plan(_next([topology.domains[each] for each in left], lost, 1 + max(epochs.values())), left)
     return Plan(epoch, left, done)
+
+
+def _next(domains: list[Domain], lost: list[str], epoch: int) -> int:
+    """The first epoch from this one on under which none of the domains begins with a token that a lost server holds, or
+    this one if there is none in reach."""
+    for each in range(epoch, epoch + TRIED):
+        if not any(_first(domain, each) in lost for domain in domains):
+            return each
+    return epoch
+
+
+def _first(domain: Domain, epoch: int) -> str:
+    """The member that all wait for as a domain begins under this epoch; empty if there is none."""
+    members = domain.members
+    options = ordering.resolved(domain.backend, members, domain.options, resets(epoch))
+    awaited = ordering.create(domain.backend, 0, len(members), **options).awaited
+    return members[awaited] if awaited >= 0 else ""
 
 
 def _answers(topology: Topology, name: str) -> bool:
@@ -262,13 +281,16 @@ def without(topology: Topology, lost: list[str]) -> Topology:
     for domain in topology.domains.values():
         members = tuple(member for member in domain.members if member not in lost)
         if len(members) > 1:
-            order = domain if members == domain.members else _shrunk(domain, members)
+            order = domain if members == domain.members else _shrunk(domain, members, lost)
             domains[domain.name] = order
     agents = [agent for agent in topology.agents if agent.server not in lost]
     return replace(topology, servers=servers, domains=domains, agents=agents, checked=True)
 
 
-def _shrunk(domain: Domain, members: tuple[str, ...]) -> Domain:
-    """Two members alone have one order, by nature."""
-    backend = domain.backend if len(members) > 2 else ""
-    return Domain(domain.name, members, backend, domain.options if backend else {})
+def _shrunk(domain: Domain, members: tuple[str, ...], lost: list[str]) -> Domain:
+    """Two members alone have causal order by nature, but not one order of what is for both. An option that names who is
+    lost has its default."""
+    if len(members) == 2 and not ordering.backend(domain.backend).total:
+        return Domain(domain.name, members)
+    options = {name: value for name, value in domain.options.items() if value not in lost}
+    return Domain(domain.name, members, domain.backend, options)

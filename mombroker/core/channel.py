@@ -20,8 +20,9 @@ from mombroker.core.gate import Gate
 from mombroker.core.ids import home_of
 from mombroker.core.link import Link, Links
 from mombroker.core.message import BOUNCE, Message, Note, addressed, decode, ident
-from mombroker.core.meta import OWN
+from mombroker.core.meta import EPOCH, OWN
 from mombroker.core.neighbours import Neighbours
+from mombroker.core.revision import resets
 from mombroker.core.topology import Domain, RoutingTable, Topology
 from mombroker.core.trace import NO_OUT, Out
 from mombroker.core.transaction import COMMIT, LINGER, Transaction
@@ -105,7 +106,7 @@ class Channel:
         self.links = Links(tx, meta, rows)
         self.domains: dict[str, DomainChannel] = {}
         for domain in topology.domains_of(tx.name):
-            core = self.core(domain, reader.core(domain.name))
+            core = self.core(domain, reader.core(domain.name), int(meta.get(EPOCH + domain.name, 0)))
             mine = [row for row in rows if row.domain == domain.name and row.peer in domain]
             pending = int(meta.get(OWN + domain.name, 0))
             self.domains[domain.name] = DomainChannel(tx, self.links, domain, core, mine, pending)
@@ -119,9 +120,11 @@ class Channel:
         self._logs = bool(topology.log.get("enabled", True))
         self._notes = trace.Notes(tx.name, 0)  # which go on as long as they are the last in the log
 
-    def core(self, domain: Domain, rows: Rows) -> Ordering:
-        """The ordering core of a domain, from its rows; without rows a new one. Raises StoreError for other rows."""
-        me, options = self.tx.name, ordering.backend(domain.backend).resolve(domain.members, domain.options)
+    def core(self, domain: Domain, rows: Rows, epoch: int) -> Ordering:
+        """The ordering core of a domain, from its rows; without rows one that begins under this epoch. Raises
+        StoreError for other rows."""
+        me, times = self.tx.name, resets(epoch)
+        options = ordering.resolved(domain.backend, domain.members, domain.options, times)
         try:
             return ordering.restore(domain.backend, domain.index(me), len(domain.members), rows, **options)
         except Exception as error:  # whatever a back end stumbles over, which may be an outsider's
@@ -135,7 +138,9 @@ class Channel:
     def refusal(self, domain: Domain) -> str:
         """Why we cannot order a new domain; empty if we can."""
         try:
-            self.core(domain, {})
+            if faults := ordering.backend(domain.backend).validate(domain.members, domain.options):
+                return f"domain {domain.name} cannot be ordered by {domain.backend}: {'; '.join(faults)}"
+            self.core(domain, {}, 0)
         except Exception as error:  # as above
             return f"domain {domain.name} cannot be ordered by {domain.backend} ({sentence(error)})"
         return ""
@@ -166,19 +171,19 @@ class Channel:
             if domain.name in stays:
                 self.domains[domain.name] = parts[domain.name]
             else:
-                part = DomainChannel(tx, self.links, domain, self.core(domain, {}), [])
+                part = DomainChannel(tx, self.links, domain, self.core(domain, {}, epoch), [])
                 part.touched = True
                 self.domains[domain.name] = part
                 fresh.append(part)
         self.owning = self._owning()
         self.neighbours.install({part.name for part in fresh}, epoch)
         for part in fresh:
-            part.open(self.core(part.domain, {}), incarnations)
+            part.open(self.core(part.domain, {}, epoch), incarnations)
 
     def meet(self) -> None:
         """Connect to all neighbours that we send to, though there is nothing for them."""
         for part in self.domains.values():
-            part.open(self.core(part.domain, {}), {link.peer: link.incarnation for link in part.links.values()})
+            part.open(self.core(part.domain, {}, 0), {link.peer: link.incarnation for link in part.links.values()})
 
     def recover(self) -> None:
         """What neighbours lack is to be sent."""

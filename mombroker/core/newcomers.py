@@ -18,7 +18,6 @@ from mombroker.core.message_types import MessageTypes
 from mombroker.core.meta import ATTACHED, EPOCH, HISTORY, JOINING, REVISION, TOPOLOGY, WAITING
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import Transaction
-from mombroker.core.truth import EPOCH_BITS
 
 TOLD, KNOWN = "_told", "_known"
 AGENT = "_newcomers"
@@ -245,7 +244,7 @@ def rows(server: str, invitation: Mapping[str, Any]) -> tuple[Topology, dict[str
     epoch = int(invitation.get("epoch", 0))  # in the place of a lost server, which everybody knew
     old = [name for name in topology.servers if epoch or attached.get(name, (0, ""))[0] < number]
     old = [name for name in old if name != server]
-    first = epoch or number << EPOCH_BITS
+    first = epoch or number << revision.EPOCH_BITS
     found: dict[str, str | int] = {REVISION: number, TOPOLOGY: text, WAITING: first}
     found[f"{HISTORY}{number}"] = json.dumps([0, revision.digest_of(text), [f"+ server {server}"]])
     found |= {f"{EPOCH}{domain.name}": first for domain in topology.domains_of(server)}

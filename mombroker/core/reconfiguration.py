@@ -34,7 +34,7 @@ from mombroker.core.neighbours import Moving
 from mombroker.core.replicated import Replication
 from mombroker.core.topology import listed
 from mombroker.core.transaction import COMMIT
-from mombroker.core.truth import EPOCH_BITS, Truth, read_more
+from mombroker.core.truth import Truth, read_more
 from mombroker.core.words import many
 
 AGENT = "_change"
@@ -351,7 +351,7 @@ class Reconfiguration:
                 f"{up[0]} is connected to {self.tx.name}, so it is not lost: stop it by `mom server stop {up[0]}`"
             )
         for name in lost:
-            self.fence(name, (plan.number << EPOCH_BITS) + 1)  # it may have switched, and nobody knows
+            self.fence(name, (plan.number << revision.EPOCH_BITS) + 1)  # it may have switched, and nobody knows
         self.tx.urgency = COMMIT
 
     def _near(self, plan: Plan) -> list[DomainChannel]:

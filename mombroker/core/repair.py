@@ -38,7 +38,7 @@ def start_anew(
     own, rows = consumer.own_left(), server.tx.rows.core
     for kind, key in server.reader.core(domain):
         rows[domain, kind, key] = None
-    consumer.core = server.channel.core(consumer.domain, {})
+    consumer.core = server.channel.core(consumer.domain, {}, epoch)
     consumer.pending, consumer.mine = 0, {}
     server.tx.rows.meta[OWN + domain] = None
     consumer.touched = True

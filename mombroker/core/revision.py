@@ -19,6 +19,8 @@ from mombroker.core.meta import HISTORY, REVISION, TOPOLOGY
 from mombroker.core.places import Place
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
 
+EPOCH_BITS = 20  # of an epoch, below the number of the revision that has begun it: resets since then
+
 Meta = Mapping[str, str | int]
 
 MOST_BYTES = 4 << 20  # of a text
@@ -29,6 +31,11 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
     "bus": str, "registry": (str, type(None)), "allow": list, "servers": dict, "domains": dict, "agents": dict,
     "policies": list,
 }  # fmt: skip
+
+
+def resets(epoch: int) -> int:
+    """How often a domain has begun anew since the revision that has begun it."""
+    return epoch & (1 << EPOCH_BITS) - 1
 
 
 def text_of(topology: Topology) -> str:

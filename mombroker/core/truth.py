@@ -18,7 +18,6 @@ from mombroker.core.replicated import Replicated, Replication
 from mombroker.core.topology import Topology, listed
 
 APPLY, REVISED, REFUSED, BEGUN = "_apply", "_revised", "_unapplied", "_begun"
-EPOCH_BITS = 20  # of an epoch, below the number of the revision that has begun it: resets since then
 LAST = (1 << 63) - 1
 SHOWN = 6  # lines of a difference, in one line
 
@@ -184,7 +183,7 @@ class Truth(Replicated):
         change, lines = difference(before, after), told(before, after)
         self.number, self.since, self.text = number, since, text
         self.tx.rows.meta.update(revision.rows(number, text, since, lines))
-        self.install(revision.read(text, self.tx.topology, self.tx.name), anew, number << EPOCH_BITS)
+        self.install(revision.read(text, self.tx.topology, self.tx.name), anew, number << revision.EPOCH_BITS)
         for call in self.applied:
             call(change)
         self.tx.note(f"revision {number} of the topology is in force: {'; '.join(lines)}")

@@ -114,8 +114,8 @@ class SeenChannel(WatchedChannel):
 
     truth: ClassVar[Truth]
 
-    def core(self, domain: Domain, rows: Rows) -> Ordering:
-        core: Any = super().core(domain, rows)
+    def core(self, domain: Domain, rows: Rows, epoch: int) -> Ordering:
+        core: Any = super().core(domain, rows, epoch)
         watch = _Watch(self, domain, core)
         core.send, core.decode, core.receive = watch.send, watch.decode, watch.receive
         return core  # type: ignore[no-any-return]

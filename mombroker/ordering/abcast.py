@@ -94,6 +94,11 @@ class Abcast(Ordering):
         return {name: members.index(value) if name == "holder" else value for name, value in options.items()}
 
     @classmethod
+    def anew(cls, size: int, options: Mapping[str, Any], times: int) -> dict[str, Any]:
+        """The token begins with the next member, since it may be its holder that was lost."""
+        return {**options, "holder": (options.get("holder", 0) + times) % size}
+
+    @classmethod
     def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         """Typical: the number alone. Worst: a holder's own message that tells the number of one more, too. The
         sets-orders, one a batch, are no packets of a message."""

@@ -82,6 +82,12 @@ class Ordering:
         return dict(options)
 
     @classmethod
+    def anew(cls, size: int, options: Mapping[str, Any], times: int) -> dict[str, Any]:
+        """The options of `__init__` in a domain of `size` members that has begun anew so many times, since the store of
+        one was lost: what one member begins with begins with another one each time."""
+        return dict(options)
+
+    @classmethod
     def describe(cls, members: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, Any]:
         """What a domain costs and stands, for `mom topology show`; the options are valid, as in the topology file.
 

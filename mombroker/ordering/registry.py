@@ -1,5 +1,6 @@
 """The back ends by name: those of this package and those that others have registered, loaded when first used."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -42,6 +43,12 @@ def backend(name: str) -> type[Ordering]:
     if not (isinstance(found, type) and issubclass(found, Ordering)):
         raise MomError(f"ordering back end {name!r} is no subclass of mombroker.ordering.Ordering")
     return found
+
+
+def resolved(name: str, members: tuple[str, ...], options: Mapping[str, Any], times: int = 0) -> dict[str, Any]:
+    """The options of a core of a domain that has begun anew so many times, from those of the topology file."""
+    chosen = backend(name)
+    return chosen.anew(len(members), chosen.resolve(members, options), times)
 
 
 def create(name: str, /, me: int, size: int, **options: Any) -> Ordering:

@@ -275,7 +275,7 @@ class Losses:
             elif entry.agent.endswith(f"/{AGENT}") and not entry.collection.startswith("rest "):
                 yield _copy(entry.body, entry.collection)
         for part in channel.domains.values():
-            core = channel.core(part.domain, store.core(part.name))
+            core = channel.core(part.domain, store.core(part.name), channel.neighbours.epochs[part.name])
             for packet, _ in [*core.held(), *core.parked()]:
                 yield from _copies(decode(packet.body))
             for link in part.links.values():

@@ -21,7 +21,8 @@ from mombroker.broker.topic.subscription import Subscription
 from mombroker.core.batch import EVERY, LINK_BITS, HeldRow, ItemRow
 from mombroker.core.errors import MomError, StoreError, StoreFailed, plain
 from mombroker.core.message import decode
-from mombroker.core.meta import DROPPED, NEXT, ORDER, SERVER
+from mombroker.core.meta import DROPPED, EPOCH, NEXT, ORDER, SERVER
+from mombroker.core.revision import resets
 from mombroker.core.words import many
 from mombroker.store import columns, folder, mark, schema
 from mombroker.store.reader import TABLES, Row, SqliteReader, connect, refusal
@@ -198,14 +199,16 @@ def _tasks(store: SqliteReader) -> Iterator[str]:
 
 
 def _cores(store: SqliteReader) -> Iterator[str]:
-    own, server = _own(store), str(store.meta()[SERVER])
+    own, meta = _own(store), store.meta()
+    server = str(meta[SERVER])
     for (name,) in store.select("SELECT DISTINCT domain FROM core ORDER BY domain"):
         if name not in own:
             yield f"there are clocks of domain {name}, which this server is not in"
     for name, (members, backend, options) in own.items():
         me = members.index(server)
         try:
-            resolved = ordering.backend(backend).resolve(tuple(members), options)
+            times = resets(int(meta.get(EPOCH + name, 0)))
+            resolved = ordering.resolved(backend, tuple(members), options, times)
             core = ordering.restore(backend, me, len(members), store.core(name), **resolved)
             core.check()
             for packet, missing in core.held():

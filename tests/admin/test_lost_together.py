@@ -7,7 +7,8 @@ import pytest
 from mombroker.admin.topology import losing
 from mombroker.core.errors import MomError
 from tests.core.bus import Bus, everyone_hears
-from tests.core.test_losses import made, replace_store
+from tests.core.sample_agents import Put
+from tests.core.test_losses import made, of_abcast, replace_store
 
 
 class Asker(losing.Asker):
@@ -75,6 +76,19 @@ def test_a_loss_of_one_more_begins_anew_where_the_first_one_is_over(bus):
     for name in "de":
         replace_store(bus, name, "c")
     everyone_hears(bus, "after")
+
+
+def test_those_that_are_lost_together_do_not_begin_with_the_token(monkeypatch):
+    """Under epoch 1 it would be with c, which is lost as well."""
+    bus = Bus(of_abcast("bcad"))
+    monkeypatch.setattr(losing, "_answers", lambda topology, name: name in bus.servers)
+    bus.pump()
+    for name in "bc":
+        bus.crash(name)
+    assert lost(bus, "b", "c") == {"x": 2}
+    bus.send("d", ["a/a", "d/d"], Put("without them"))
+    bus.pump()
+    assert [bus.fields(f"{name}/{name}")["got"] for name in "ad"] == [["without them"]] * 2
 
 
 def test_a_router_that_was_lost_before_is_not_decided_by_that(bus):

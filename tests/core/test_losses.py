@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mombroker.admin.topology import losing
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.notes import Place
 from mombroker.core import newcomers, revision
@@ -82,6 +83,50 @@ def test_a_lost_server_is_taken_out_with_nobody_in_its_place(members):
         assert server.truth.number == 2 and "d" not in server.topology.servers
         assert server.change.plan is None and not server.losses.losses and not server.channel.gate.behind
     assert sum(letters(bus).values()) == 1
+    everyone_hears(bus, "after")
+
+
+def of_abcast(members, **options):
+    sinks = {agent: path for agent, path in SINKS.items() if agent[0] in members}
+    return topology({"x": members}, sinks, {"x": ("abcast", options)})
+
+
+@pytest.mark.parametrize("options", [{}, {"holder": "c"}])
+def test_the_domain_of_a_lost_holder_of_the_token_goes_on_with_another_one(options):
+    """Under an epoch in which it begins with the next member; so it does again where that is lost, too."""
+    bus = Bus(of_abcast("cabd", **options))
+    bus.pump()
+    everyone_hears(bus, "before")
+    bus.crash("c")
+    assert lose(bus, "c", "x", "a") == {"domain": "x", "epoch": 1}
+    assert {server.channel.domains["x"].core.holder for server in bus.servers.values()} == {1}
+    bus.send("b", ["a/a", "d/d"], Put("without it"))
+    bus.crash("d")
+    bus.boot("d")  # from its rows
+    for name in "ab":
+        bus.join("d", name)
+    bus.pump()
+    assert all(server.channel.domains["x"].core.held() == [] for server in bus.servers.values())
+    replace_store(bus, "c", "a")
+    assert bus.servers["c"].channel.domains["x"].core.holder == 1
+    everyone_hears(bus, "after")
+
+
+@pytest.mark.parametrize(("before", "after"), [("dabc", "abc"), ("dab", "ab")])
+def test_a_lost_holder_of_the_token_is_taken_out_with_nobody_in_its_place(before, after):
+    """The change goes by the order of the domain, which has begun anew; two that are left have one order still."""
+    bus = Bus(of_abcast(before, holder="d"))
+    bus.pump()
+    bus.crash("d")
+    lose(bus, "d", "x", "a")
+    del bus.stores["d"]
+    rest = losing.without(bus.topology, ["d"])
+    assert (rest.domains["x"].backend, rest.domains["x"].options) == ("abcast", {})
+    wrong = {"text": revision.text_of(of_abcast(after, holder="e")), "revision": 1, "lost": ["d"]}
+    assert "holder names a server of this domain: choose one of a, b" in bus.ask("b", "apply_topology", **wrong)
+    asked = {"text": revision.text_of(rest), "revision": 1, "lost": ["d"]}
+    assert bus.ask("b", "apply_topology", **asked) == {"revision": 2, "begun": True}
+    assert all(server.truth.number == 2 and server.change.plan is None for server in bus.servers.values())
     everyone_hears(bus, "after")
 
 
