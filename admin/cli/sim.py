@@ -12,7 +12,7 @@ from mombroker.admin.cli import options
 from mombroker.admin.cli.group import Group
 from mombroker.admin.cli.output import Target, output_options, show, write
 from mombroker.admin.cli.progress import Bar
-from mombroker.admin.cli.sim_groups import ISIS, Settings, play
+from mombroker.admin.cli.sim_groups import ISIS, Settings, known_ordering, play
 from mombroker.core.errors import MomError
 from mombroker.net.exit_codes import ExitCode
 
@@ -155,6 +155,8 @@ def run(
         settings = Settings(sends, round(gap * 1e6), network, round(transit * 1e6), total, batch, flush, changes, rule)
         show(play(topology, settings, seed), output, columns)
         return
+    if ordering:
+        known_ordering(ordering)
     _untaken(f"an ordering that is not {ISIS}", ["total", "batch", "flush", "changes", "rule"])
     names = list(topology.servers)
     traffic = None
@@ -394,12 +396,10 @@ def diagram(
       mom sim diagram ks --servers 4 --seed 3 --to ks.svg
       mom sim diagram isis --changes 2 --to isis.svg
     """
-    from mombroker import ordering as orderings
     from mombroker.lab import stories
     from mombroker.lab.isis.story import played as group_story
 
-    if ordering not in (names := [*orderings.names(), ISIS]):
-        raise click.UsageError(f"no ordering is named {ordering!r}; there are {', '.join(names)}")
+    known_ordering(ordering)
     if ordering == ISIS and servers < 3 and changes:
         raise click.UsageError("a group that changes has three servers or more: add --servers 3 or --changes 0")
     _untaken(ordering, ["multicasts"] if ordering == ISIS else ["total", "changes"])

@@ -32,6 +32,14 @@ class Settings:
     rule: str
 
 
+def known_ordering(ordering: str) -> None:
+    """Refuse what is neither a back end nor a process group."""
+    from mombroker.ordering import names
+
+    if ordering not in (there := [*names(), ISIS]):
+        raise click.UsageError(f"no ordering is named {ordering!r}; there are {', '.join(there)}")
+
+
 def play(topology: "Topology", settings: Settings, seed: int) -> list[dict[str, Any]]:
     """A row for each domain."""
     from mombroker.sim.world import World

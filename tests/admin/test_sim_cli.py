@@ -396,6 +396,12 @@ def test_what_process_groups_do_not_take_is_refused(mom):
     assert "does not take --total" in mom("sim", "run", "bus.toml", "--total", "1", code=2).stderr
 
 
+def test_an_ordering_that_there_is_not_is_told_those_that_there_are(mom):
+    for words in (["run", "bus.toml", "--ordering", "Isis"], ["diagram", "Isis", "--to", "x.svg"]):
+        said = mom("sim", *words, code=2).stderr
+        assert "no ordering is named 'Isis'; there are abcast" in said and said.endswith("isis\n")
+
+
 def test_a_process_group_is_drawn_with_its_views_and_its_order(mom, tmp_path):
     mom("sim", "diagram", "isis", "--seed", "3", "--to", "isis.svg")
     drawn = (tmp_path / "isis.svg").read_text()
