@@ -110,7 +110,7 @@ def test_who_misses_a_cast_by_a_reset_is_told_that_the_group_is_gone():
 
 def test_a_member_whose_casts_an_older_program_has_not_counted_waits_for_none_of_them():
     former, now = member.Member("a/x"), member.Member("a/x")
-    former.offer(Next(1, ["a/x"]))
+    former.offer(Next(1, ["a/x"], ["a/x"]))
     now.load(former.values()[:-1])
     third, following = Cast(1, "a/x", 0, place=3), Next(2, ["a/x"], placed=4)
     assert now.offer(third)[0] == [third] and now.offer(following)[0] == []
@@ -130,3 +130,27 @@ def test_who_asks_to_join_waits_behind_views_of_another_home_alone(source, waits
     )
     assert States.waits_to_join(states, mine) is waits
     assert (mine.again, asks_later) == (waits, [mine] if waits else [])
+
+
+def test_who_misses_the_view_that_it_joins_with_by_a_loss_begins_with_no_later_one():
+    """It would have no state, and none of the casts since: to be told that the group is gone it waits."""
+    bus = Bus(topology({"x": "bcd", "y": "ab"}, dict.fromkeys(("b/x", "c/y", "b/w"), f"{HERE}:Member")))
+    bus.pump()
+    told(bus, "b/x", "join")
+    bus.cut("c", "d")
+    bus.send("d", ["b/x", "c/y"], Put("which c never gets"))
+    bus.pump()
+    told(bus, "c/y", "join")  # the view waits for that at c
+    bus.cut("a", "b")
+    bus.crash("d")
+    assert bus.ask("b", "lose", servers=["d"], domain="x", epoch=1) == {"domain": "x", "epoch": 1}
+    told(bus, "b/w", "join")
+    told(bus, "b/x", "cast", "one")
+    assert bus.fields("b/x")["views"] == [[1, ["b/x"]], [2, ["b/x", "c/y"]], [3, ["b/x", "c/y", "b/w"]]]
+    assert bus.fields("c/y")["views"] == bus.fields("c/y")["heard"] == []
+    bus.join("a", "b")
+    bus.pump()
+    assert bus.fields("c/y")["views"] == [[1, []]] and bus.fields("b/x")["views"][-1] == [4, ["b/x", "b/w"]]
+    told(bus, "c/y", "join")
+    told(bus, "b/x", "cast", "two")
+    assert bus.fields("c/y")["views"][1:] == [[5, ["b/x", "b/w", "c/y"]]] and bus.fields("c/y")["heard"] == ["two"]

@@ -131,6 +131,9 @@ class Members(Native):
         return self.add(Membership(group, home, Member(agent), self.tx.new_id()))
 
     def forget(self, mine: Membership) -> None:
+        for item in mine.member.held:
+            self.tx.rows.items[item.of.row] = None
+            self._drop(item.of.message, mine.agent)
         del self.of[mine.group][mine.agent]
         if not self.of[mine.group]:
             del self.of[mine.group]
@@ -213,7 +216,9 @@ class Members(Native):
             self._drop(message, agent)
         return alone
 
-    def _deliver(self, mine: Membership, done: list[Cast | View], refused: list[Cast], alone: bool = False) -> None:
+    def _deliver(
+        self, mine: Membership, done: list[Cast | View], refused: list[Cast | View], alone: bool = False
+    ) -> None:
         """`alone`: the agent gets it anyway."""
         for each in [*done, *refused]:
             if each.of.row:
@@ -345,9 +350,6 @@ class Members(Native):
         agent, member = mine.agent, mine.member
         for payload in self.copies.behind(mine.group, agent, 0):
             self.give_back(agent, payload, LOST)
-        for item in member.held:
-            self.tx.rows.items[item.of.row] = None
-            self._drop(item.of.message, agent)
         self.states.doubts.decide(agent, mine.group, member.number + 1, {})
         self.states.out(mine, member.number + 1, ended=True)
         self.forget(mine)

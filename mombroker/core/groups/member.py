@@ -62,7 +62,7 @@ class Member:
         self.barred += [agent for agent in out if agent not in self.barred]
         return {self.agent: self.sent, **{agent: self.had.get(agent, 0) for agent in self.barred}}
 
-    def offer(self, item: Cast | View) -> tuple[list[Cast | View], list[Cast]]:
+    def offer(self, item: Cast | View) -> tuple[list[Cast | View], list[Cast | View]]:
         """Something has come. What is delivered now, in this order, and casts that are refused: who is in no view is
         told the first one before its casts."""
         if type(item) is Cast and not self.number:
@@ -74,10 +74,10 @@ class Member:
         self.held.append(item)
         return self.go_on()
 
-    def go_on(self) -> tuple[list[Cast | View], list[Cast]]:
+    def go_on(self) -> tuple[list[Cast | View], list[Cast | View]]:
         """What of all that waits is delivered now, and what is refused."""
         done: list[Cast | View] = []
-        refused: list[Cast] = []
+        refused: list[Cast | View] = []
         while (found := next((each for each in self.held if self._is_due(each)), None)) is not None:
             self.held.remove(found)
             done.append(found)
@@ -104,7 +104,9 @@ class Member:
 
     def _is_due(self, item: Cast | View) -> bool:
         if type(item) is View:
-            return not self.inside or (item.number == self.number + 1 and self._ends(item))
+            if not self.inside:  # the one that it joins with may be lost: it begins with no other one
+                return self.agent in item.joined or self.agent not in item.members
+            return item.number == self.number + 1 and self._ends(item)
         if type(item) is not Cast or item.number != self.number:
             return False
         if not item.seq:
@@ -117,12 +119,12 @@ class Member:
         """Is all delivered that the next view names?"""
         return self.placed >= view.placed and all(self._seen(agent) >= count for agent, count in view.cut.items())
 
-    def _install(self, view: View) -> list[Cast]:
+    def _install(self, view: View) -> list[Cast | View]:
         self.number, self.members = view.number, view.members
         self.sent, self.had, self.doubtful, self.told, self.barred, self.inhibited = 0, {}, {}, {}, [], False
         self.placed = 0
-        late = [each for each in self.held if type(each) is Cast and each.number < view.number]
-        self.held = [each for each in self.held if each.number >= view.number and each not in late]
+        late = [each for each in self.held if each.number < view.number]
+        self.held = [each for each in self.held if each.number >= view.number]
         return late
 
     # -- its row -----------------------------------------------------------------------------------------------------
