@@ -8,9 +8,13 @@ import pytest
 
 from mombroker.agents import notification, reacts
 from mombroker.agents.testing import Bus
+from mombroker.broker.groups import deeds
 from mombroker.broker.groups.comings import Comings
-from mombroker.broker.groups.notes import State
+from mombroker.broker.groups.notes import ALL, Got, State, Told
+from mombroker.broker.groups.states import States
 from mombroker.broker.session.orphans import Orphans
+from mombroker.core.ids import home_of
+from mombroker.core.message import Message
 from mombroker.core.names import OUTDATED
 from tests.agents.test_groups import THREE, Do, In, Ledger, Member, Said, told
 from tests.fakes_groups import broken
@@ -222,6 +226,54 @@ def test_views_of_a_former_group_elsewhere_are_none_of_the_new_one_of_the_same_n
     assert bus.state("y")["views"] == former + new
     assert bus.state("y")["heard"] == (["one"] if new else [])
     bus.check()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_casts_of_a_former_group_elsewhere_are_none_of_the_new_one_of_the_same_number(monkeypatch, older):
+    """z is put out of view 3 while its cast in that is on its way to y, which is in view 3 of the new group when z is,
+    too. `older`: z does not say of which home's view it is, and y hears no cast of the new group for the former one."""
+    if older:
+        monkeypatch.setattr(deeds, "Told", lambda *cast, home: Told(*cast))
+    bus = Bus({"a/x": Member, "b/y": Member, "c/z": Member})
+    for each in "xyz":
+        told(bus, each, "join")
+    for other in "ab":
+        bus.cut("c", other)
+    bus.send("z", Do("causal", "old"), server="c")
+    bus.ask("exclude_member", server="a", group="ledger", agent="c/z")
+    bus.advance(1)
+    bus.ask("remove_group", server="a", group="ledger")
+    bus.advance(1)
+    bus.send("y", Do("join"), server="b")
+    bus.advance(1)
+    for other in "ab":
+        bus.heal("c", other)
+    bus.settle()
+    for each in "zx":
+        told(bus, each, "join")
+    told(bus, "z", "causal", "new")
+    assert all(bus.state(each)["views"][-1] == [3, ["b/y", "c/z", "a/x"], ["a/x"], []] for each in "xyz")
+    heard = [bus.state(each)["heard"] for each in "xyz"]
+    assert heard == [["new"], ["old" if older else "new"], ["old", "new"]]
+    if not older:
+        bus.check()
+
+
+@pytest.mark.parametrize(("said", "taken"), [("", True), ("b/group:g", True), ("a/group:g", False)])
+def test_a_page_of_a_state_of_a_former_group_elsewhere_is_nothing_to_the_new_one(said, taken):
+    """Both have a view 2 in which a new member waits for its state. An older program does not say whose it is."""
+    mine = SimpleNamespace(gone=False, again=False, lacks=2, home="b/group:g")
+    pages, told = [], []
+    states: Any = SimpleNamespace(
+        natives=SimpleNamespace(
+            names=SimpleNamespace(homes=SimpleNamespace(home=home_of)), post=lambda *posted: told.append(posted[2])
+        ),
+        members=SimpleNamespace(find=lambda group, agent: mine, servers=lambda agents: ["a/_groups"], id="c/_groups"),
+        comings=SimpleNamespace(page=lambda agent, note: pages.append(note)), tx=SimpleNamespace(name="c"),
+    )  # fmt: skip
+    page = State("g", 2, ["c/x"], b"", 1, False, 7, home=said)
+    States.comes(states, Message("a", 1, "a/y", ("c/_groups",), page.wire, page.pack()))
+    assert pages == ([page] if taken else []) and told == [Got(7, "c/x", 2 if taken else ALL)]
 
 
 def test_who_has_not_heard_that_a_group_is_gone_is_told_when_it_sends_something_there():

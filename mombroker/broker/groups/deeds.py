@@ -210,7 +210,7 @@ class Deeds:
             return False
         cast = member.cast()
         self.members.change_of(mine)
-        note = Told(group, cast.number, agent, wire, payload, cast.seq, cast.after)
+        note = Told(group, cast.number, agent, wire, payload, cast.seq, cast.after, home=mine.home)
         send_cast(self.natives, agent, tuple(member.members), note, mine.home, 0)
         return True
 

@@ -73,18 +73,20 @@ class Gives:
     """1. Each that is under way has its row, and watches its tables that are not given whole.
     2. No taker has more than a window of pages before it.
 
+    home   that of a group that an agent is in
     rows   a table of an agent; None: it has none of this name; raises MomError
     """
 
-    __slots__ = ("natives", "tx", "id", "say", "servers", "of", "rows")
+    __slots__ = ("natives", "tx", "id", "say", "servers", "home", "of", "rows")
 
     rows: Callable[[str, str], Table | None]
 
     def __init__(
         self, natives: Natives, id: str, say: Callable[[str, tuple[str, ...], Note], None],
-        servers: Callable[[Iterable[str]], tuple[str, ...]],
+        servers: Callable[[Iterable[str]], tuple[str, ...]], home: Callable[[str, str], str],
     ):  # fmt: skip
         self.natives, self.tx, self.id, self.say, self.servers = natives, natives.tx, id, say, servers
+        self.home = home
         self.of: dict[int, Give] = {}
 
     def load(self, row: ItemRow) -> None:
@@ -193,7 +195,8 @@ class Gives:
             self.natives.unwatch(give.agent, name, give.watches[name])
             give.tables, give.cursor = give.tables[1:], ""
         note = State(
-            give.group, give.number, list(give.to), pack(page), give.pages, not give.tables, give.id, name, upto
+            give.group, give.number, list(give.to), pack(page), give.pages, not give.tables, give.id, name, upto,
+            self.home(give.agent, give.group),
         )  # fmt: skip
         give.pages += 1
         if not give.tables:

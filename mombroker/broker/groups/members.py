@@ -172,7 +172,7 @@ class Members(Native):
             note: Told = note_of(message)
         except UnknownNotification:  # the agent will say so
             return True
-        return self._offer(message, agent, note.group)
+        return self._offer(message, agent, note.group, note.home if note.seq else message.source)
 
     def _view_comes(self, message: Message, agent: str) -> bool:
         try:
@@ -195,12 +195,13 @@ class Members(Native):
                 self.new(note.group, message.source, agent)
             if not joins or home_of(message.source) not in self.tx.topology.servers:
                 self.say(agent, (message.source,), Leave(gone=not joins))
-        return self._offer(message, agent, note.group)
+        return self._offer(message, agent, note.group, message.source)
 
-    def _offer(self, message: Message, agent: str, group: str) -> bool:
-        """A cast or view has come for a member. True if it has it now, and nothing else."""
+    def _offer(self, message: Message, agent: str, group: str, home: str) -> bool:
+        """A cast or view has come for a member. True if it has it now, and nothing else. One of a former group of this
+        name, which has lived elsewhere, may have the number of a view of this one."""
         mine, item = self.find(group, agent), item_of(message, 0)
-        if mine is None:
+        if mine is None or (mine.inside and home not in ("", mine.home)):
             self._has_place(agent, item)
             self._drop(message, agent)
             return False
@@ -324,7 +325,8 @@ class Members(Native):
 
     def _stable(self, message: Message) -> None:
         note: Stable = note_of(message)
-        there = [mine for mine in self.of.get(note.group, {}).values() if mine.member.number == note.number]
+        view = message.source, note.number
+        there = [mine for mine in self.of.get(note.group, {}).values() if (mine.home, mine.member.number) == view]
         if there and not note.casts:
             self._ack(there[0])
         for mine in there:

@@ -159,7 +159,8 @@ class Busy(GroupNote):
 @dataclass(slots=True)
 class State(GroupNote):
     """A page of what a member gives to others of a group, as of the beginning of a view. `table`: its rows up to the
-    key `upto` (none: to the end), and no others; else bytes of its snapshot. `give`: whoever has it says so (GOT)."""
+    key `upto` (none: to the end), and no others; else bytes of its snapshot. `give`: whoever has it says so (GOT).
+    `home`: of the group; none: an older program does not say it."""
 
     wire = "g.state"
     group: str
@@ -171,6 +172,7 @@ class State(GroupNote):
     give: Count = 0
     table: str = ""
     upto: str = ""
+    home: str = ""
 
     def agents(self) -> list[str]:
         return self.to
@@ -252,7 +254,8 @@ class Viewed(GroupNote):
 @dataclass(slots=True)
 class Told(GroupNote):
     """A cast: a notification, by its wire name and its packed fields. `seq`, `after` and `place` as in
-    core/groups/view.py; `asked`: in total order, the number of the message by which its sender has asked for it."""
+    core/groups/view.py; `asked`: in total order, the number of the message by which its sender has asked for it;
+    `home`: in causal order, of the group; none: an older program does not say it."""
 
     wire = CAST
     group: str
@@ -264,6 +267,7 @@ class Told(GroupNote):
     after: dict[str, Count] = field(default_factory=dict)
     asked: Count = 0
     place: Count = 0
+    home: str = ""
 
     def agents(self) -> list[str]:
         return [self.sender, *self.after]

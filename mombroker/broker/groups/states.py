@@ -55,7 +55,7 @@ class States:
 
     def __init__(self, natives: Natives, members: Around):
         self.natives, self.tx, self.members = natives, natives.tx, members
-        self.gives = Gives(natives, members.id, members.say, members.servers)
+        self.gives = Gives(natives, members.id, members.say, members.servers, self._home)
         self.comings = Comings(natives, members.id)
         self.beginnings = Beginnings(self.tx, members.id, self.comings)
         self.doubts = Doubts(self.tx, members.id)
@@ -75,6 +75,10 @@ class States:
     def loads(self) -> dict[str, Callable[[ItemRow], None]]:
         """What takes up the rows of a collection."""
         return {GIVES: self.gives.load, STATE: self.comings.load, VOID: self.beginnings.load, DOUBTS: self.doubts.load}
+
+    def _home(self, agent: str, group: str) -> str:
+        mine = self.members.find(group, agent)
+        return mine.home if mine is not None else ""
 
     def recovered(self) -> None:
         if any(mine.again for mine in self.members.all()):
@@ -132,7 +136,7 @@ class States:
     ) -> None:  # fmt: skip
         """A member gives its state, in pages. Those of tables follow when there is room for them."""
         mine = self.members.find(group, agent)
-        if mine is None:  # it is out of a later view
+        if mine is None or not mine.inside:  # it is out of a later view
             return
         if mine.member.number > number:
             to = [each for each in to if each in mine.member.members]
@@ -143,7 +147,8 @@ class States:
         give = self.gives.begin(agent, group, number, to, tables, len(pages)) if tables else 0
         for at, page in enumerate(pages):
             last = not give and at == len(pages) - 1
-            self.members.say(agent, self.members.servers(to), State(group, number, to, page, at, last, give))
+            note = State(group, number, to, page, at, last, give, home=mine.home)
+            self.members.say(agent, self.members.servers(to), note)
         self.members.touch()
 
     def gone(self, agent: str) -> None:
@@ -193,7 +198,10 @@ class States:
             if home(agent) != self.tx.name:
                 continue
             mine = self.members.find(note.group, agent)
-            wanted = mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number
+            wanted = (
+                mine is not None and not (mine.gone or mine.again) and mine.lacks == note.number
+                and note.home in ("", mine.home)
+            )  # fmt: skip
             if wanted:
                 self.comings.page(agent, note)
             if note.give:
