@@ -97,8 +97,8 @@ def why(file: Path, server: str | None, output: str, columns: str) -> None:
 
     One sentence for each message that is held for its causes or is not passed on yet, each agent that waits (for a
     name, in a group, for a place in a total order, or to try again), each topic in total order where clients wait for
-    that, each view of a group that waits for somebody, and each neighbour that something waits for. Nothing is printed
-    when nothing waits.
+    that, each view of a group that waits for somebody, each member of a group whose casts have not come to all, and
+    each neighbour that something waits for. Nothing is printed when nothing waits.
 
     \b
     Example:
@@ -141,6 +141,12 @@ def sentence(wait: dict[str, Any], now: int) -> str:
         case "view":
             missing = ", ".join(wait["waits_for"])
             return f"view {wait['number']} of group {wait['group']} waits for {missing}: see `mom group show`"
+        case "casts":
+            missing = ", ".join(wait["waits_for"])
+            return f"casts of {wait['agent']} in group {wait['group']} wait until {missing} says that it has them"
+        case "window":
+            full = f"has as many casts in group {wait['group']} on their way to others as it may"
+            return f"{wait['agent']} {full}, and makes no more: `mom why {wait['home']}` tells whose servers lack them"
         case "class":
             return f"{wait['agent']} waits in order to take {_first(wait)}: its class {wait['class']} {wait['reason']}"
         case "retry":

@@ -64,6 +64,15 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
             link(trouble="its store was wiped"),
             "12 packets in domain d2 wait for s4 (its store was wiped); not seen since our start",
         ),
+        (
+            {"kind": "casts", "group": "ledger", "agent": "s1/x", "waits_for": ["s3", "s4"]},
+            "casts of s1/x in group ledger wait until s3, s4 says that it has them",
+        ),
+        (
+            {"kind": "window", "group": "ledger", "agent": "s1/x", "home": "s2"},
+            "s1/x has as many casts in group ledger on their way to others as it may, and makes no more: `mom why s2` "
+            "tells whose servers lack them",
+        ),
         (link(kind="credit"), "12 packets in domain d2 wait for s4; no room there now"),
     ],
 )

@@ -130,6 +130,36 @@ def test_who_has_cast_as_much_as_some_may_lack_waits_with_the_rest(monkeypatch, 
     bus.check()
 
 
+def test_who_waits_since_others_lack_its_casts_says_so_and_the_home_whose_servers_lack_them(monkeypatch):
+    """The group lives on b. After its restart it knows of c by what a has told it, and that c has told nothing."""
+    small_window(monkeypatch)
+    bus = Bus(THREE)
+    for each in "yxz":
+        told(bus, each, "join")
+    told(bus, "x", "causal", " ".join(WORDS[:129]))  # with the rest of a sixteenth not told
+    assert [bus.ask("why", server=each)["waits"] for each in "abc"] == [[], [], []]
+    bus.kill("c", down=float("inf"))
+    bus.send("x", Do("causal", " ".join(WORDS[:129])), server="a")
+    told_home = [{"kind": "casts", "group": "ledger", "agent": "a/x", "waits_for": ["c"]}]
+    for restarts in (False, True):
+        if restarts:
+            bus.kill("b")
+        bus.advance(2)
+        assert [_of_casts(bus, each) for each in "ab"] == [[], told_home]
+    bus.send("x", Do("causal", " ".join(WORDS)), server="a")
+    bus.advance(2)
+    full = [{"kind": "window", "group": "ledger", "agent": "a/x", "home": "b"}]
+    assert [_of_casts(bus, each) for each in "ab"] == [full, told_home]
+    bus.start("c")
+    bus.settle()
+    assert [bus.ask("why", server=each)["waits"] for each in "abc"] == [[], [], []]
+    bus.check()
+
+
+def _of_casts(bus: Bus, server: str) -> list[dict[str, Any]]:
+    return [each for each in bus.ask("why", server=server)["waits"] if each["kind"] in ("casts", "window")]
+
+
 def test_otherwise_it_would_wait_for_good(monkeypatch):
     with broken("asks nobody anew"):
         bus = filled(monkeypatch, "a")

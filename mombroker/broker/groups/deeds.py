@@ -74,11 +74,27 @@ class Deeds:
         return [group for group, those in self.members.of.items() if agent in those]
 
     def why(self) -> list[dict[str, Any]]:
-        """The views that homes on this server wait with, and for whom."""
-        return [
+        """The views that homes on this server wait with, and for whom; whose casts are still to come to whom; and who
+        waits here since that is so."""
+        homes = [each for each in self.natives.agents.values() if isinstance(each, Group)]
+        views = [
             {"kind": "view", "group": each.name, "number": each.home.number + 1, "waits_for": list(change.waits)}
-            for each in self.natives.agents.values() if isinstance(each, Group) and (change := each.home.change)
+            for each in homes if (change := each.home.change)
         ]  # fmt: skip
+        late = [
+            {"kind": "casts", "group": each.name, "agent": agent, "waits_for": servers}
+            for each in homes for agent, servers in each.late().items()
+        ]  # fmt: skip
+        full = [
+            {"kind": "window", "group": entry.value[0], "agent": agent, "home": home_of(entry.value[1])}
+            for agent, (entry, *_) in self.outboxes.of.items()
+            if entry.kind == CASTS and not (entry.asked or entry.value[4]) and self._is_full(agent, entry.value[0])
+        ]  # fmt: skip
+        return [*views, *late, *full]
+
+    def _is_full(self, agent: str, group: str) -> bool:
+        """Is so much of its casts not with all members that it makes no more?"""
+        return self.members.copies.count(group, agent) >= self.tx.limits.cast_window
 
     def reason(self, agent: str) -> str:
         """What one waits for that has something to send: it waits until this is so."""
@@ -206,7 +222,7 @@ class Deeds:
             self.members.say(agent, (home,), Place(wire, payload))
             return None
         member = mine.member
-        if asked or member.inhibited or self.members.copies.count(group, agent) >= self.tx.limits.cast_window:
+        if asked or member.inhibited or self._is_full(agent, group):
             return False
         cast = member.cast()
         self.members.change_of(mine)

@@ -124,6 +124,12 @@ class Group(Native):
         if len(servers) > 1:
             self._send(dests, Stable(self.name, self.home.number, casts))
 
+    def late(self) -> dict[str, list[str]]:
+        """Members whose casts have not come to some servers, and to which: so many that the member may wait. What it
+        has heard of it tells in steps, and so does who has the casts."""
+        window = self.tx.limits.cast_window
+        return self.home.late(max(1, window - 2 * acks_every(self.tx) + 1))
+
     # -- what it is told ---------------------------------------------------------------------------------------------
 
     def joins(self, note: Join, message: Message) -> None:

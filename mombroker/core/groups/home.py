@@ -209,6 +209,17 @@ class Home:
         self.stable = sum(stable.values())
         return stable
 
+    def late(self, least: int) -> dict[str, list[str]]:
+        """Of members whose casts are still to come to some: the servers that have told of so many fewer than another
+        one has."""
+        servers = dict.fromkeys(self.where(agent) for agent in self.members)
+        found = dict[str, list[str]]()
+        for agent in self.members:
+            had = {server: self.acks.get(server, {}).get(agent, 0) for server in servers}
+            if those := [server for server in servers if max(had.values()) - had[server] >= least]:
+                found[agent] = those
+        return found
+
     def exclude(self, agents: Iterable[str], lost: bool = False) -> None:
         """Nobody waits for these any more. `lost`: with their servers."""
         gone = {*agents}

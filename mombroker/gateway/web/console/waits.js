@@ -14,6 +14,8 @@ function cause(wait, now) {
     case "held": return listed(wait.waits_for.slice(0, MOST).map((each) => [`#${each.sequence} from `, server(each.server), `, ${seen(each, now)}`]), "; ");
     case "parked": return ["stored by ", listed(wait.waits_for.map(server))];
     case "view": return [`view ${wait.number}: `, listed(wait.waits_for.map(shown))];
+    case "casts": return listed(wait.waits_for.map(server));
+    case "window": return [`its casts in group ${wait.group} to come to all: `, server(wait.home), " knows to whom"];
     case "name": return `the name ${wait.name}`;
     case "cast": case "order": return wait.reason || "a cast of its own";
     case "place": return ["its place, by ", server(wait.home)];
