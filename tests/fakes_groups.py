@@ -21,6 +21,7 @@ from mombroker.broker.wire import note_of
 from mombroker.core.groups.home import LEAVE, Home
 from mombroker.core.groups.member import Member
 from mombroker.core.groups.view import Cast, View
+from mombroker.core.names import Names
 
 
 def no_flush(home: Home) -> None:
@@ -262,6 +263,10 @@ def asked_once(ask: Any) -> Any:
     return asks
 
 
+def never_told_again(names: Names, name: str, id: str, server: str) -> None:
+    """Who has not heard that a name is free, since that was lost with a server, sends there for ever."""
+
+
 CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no flush": (Home, "_ask", no_flush),
     "no wait": (Deeds, "_cast", no_wait(Deeds._cast)),
@@ -290,6 +295,7 @@ CONTROLS: dict[str, tuple[type, str, Any]] = {
     "no return": (Lookout, "answers", tells_no_return(Lookout.answers)),
     "told late": (Lookout, "_tell", tells_late(Lookout._tell)),
     "impatient": (Lookout, "alarm", impatient(Lookout.alarm)),
+    "a name that is free": (Names, "outdated", never_told_again),
     "patient for ever": (Lookout, "alarm", patient_for_ever(Lookout.alarm)),
 }
 

@@ -8,7 +8,7 @@ from mombroker.admin.topology import losing
 from mombroker.broker.groups.group import Group
 from mombroker.broker.groups.notes import Place
 from mombroker.core import newcomers, revision
-from mombroker.core.names import CREATE
+from mombroker.core.names import CREATE, MOST_DOUBTED
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
@@ -242,6 +242,20 @@ def test_what_comes_to_nothing_on_its_way_to_a_group_frees_no_name_of_one_that_i
     assert drop["detail"] == "it waited for what only c had, which is lost: it was not delivered"
     assert (ID in b.natives.agents) is here
     assert {server.names.known.get(GROUP) for server in bus.servers.values()} == {ID if here else None}
+
+
+def test_who_has_not_heard_that_names_are_free_is_told_of_each_once_as_far_as_that_is_kept(monkeypatch):
+    bus = Bus(made(ROUTER))
+    bus.pump()
+    names, asked = bus.servers["b"].names, list[str]()
+    monkeypatch.setattr(names, "ask", lambda type, payload: asked.append(f"{type} {payload.decode()}"))
+    for number in [*range(MOST_DOUBTED), *range(MOST_DOUBTED)]:
+        names.outdated(f"group:{number}", f"b/group:{number}", "d")
+    assert len(names.doubted) == len({*asked}) == len(asked) == MOST_DOUBTED == 1_000
+    assert asked[7] == "_outdated group:7\nb/group:7\nd/_names"
+    names.outdated("group:one more", "b/group:one more", "d")
+    names.outdated("group:7", "b/group:7", "d")  # what was kept is forgotten, so it is told once more
+    assert len(names.doubted) == 2 and asked[MOST_DOUBTED + 1] == asked[7]
 
 
 def test_nobody_is_made_for_who_did_not_know_that_another_one_has_begun():

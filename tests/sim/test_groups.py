@@ -129,6 +129,12 @@ def test_a_word_about_a_cast_that_was_given_up_lets_no_other_one_pass():
     assert not run(20, groups=True, losses=True).wrong
 
 
+def test_who_has_not_heard_that_a_name_is_free_waits_for_good_unless_it_is_told_again():
+    """Without the control it is one of the seeds above."""
+    with broken("a name that is free"):
+        assert "lost among agents" in "".join(run(103088, groups=True, losses=True).wrong)
+
+
 @pytest.mark.parametrize(
     "control", [pytest.param(each, marks=pytest.mark.long) if each == "former home" else each for each in SHOWN]
 )
