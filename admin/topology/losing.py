@@ -134,12 +134,16 @@ def _plan(
     topology: Topology, lost: list[str], left: dict[str, list[str]], seen: dict[str, dict[str, Any]]
 ) -> Plan:  # fmt: skip
     """What was begun goes on, under its epoch. Not where a domain has that and does not know of the loss: all members
-    of it were lost, and another one has begun there; or more servers are lost than before."""
+    of it were lost, and another one has begun there; or more servers are lost than before. Nor where somebody has met
+    the store of a successor, and so takes no other one under that epoch, though it had not told yet that it is there.
+    """
     epochs = {domain: max(seen[member]["epochs"][domain] for member in members) for domain, members in left.items()}
     begun = dict[str, int]()
     for name in lost:
         rows = [found["lost"][name] for found in seen.values() if name in found["lost"]]
-        if under := [row["epoch"] for row in rows if row["free"] or not row["behind"]]:
+        under = [row["epoch"] for row in rows if row["free"] or not row["behind"]]
+        met = [row["epoch"] for row in rows if row.get("met")]  # an older server does not say it
+        if max(under, default=0) > max(met, default=0):
             begun[name] = max(under)
     epoch = max(begun.values(), default=0)
     done = [domain for domain, now in epochs.items() if now >= epoch]

@@ -116,8 +116,13 @@ class LossVerbs:
         }  # fmt: skip
 
     def _of(self, server: str, epoch: int, sponsor: str) -> Reply:
+        channel = self.of.channel
         free = self.lost.tx.written("meta", f"{JOINING}{server}") is not None  # its sponsor knows
-        return {"epoch": epoch, "behind": sponsor, "free": free}
+        met = any(
+            server in part.links and part.links[server].incarnation and channel.neighbours.epochs[name] >= epoch
+            for name, part in channel.domains.items()
+        )
+        return {"epoch": epoch, "behind": sponsor, "free": free, "met": met}
 
 
 class JoinVerbs:

@@ -91,6 +91,26 @@ def test_those_that_are_lost_together_do_not_begin_with_the_token(monkeypatch):
     assert [bus.fields(f"{name}/{name}")["got"] for name in "ad"] == [["without them"]] * 2
 
 
+@pytest.mark.parametrize("meets", [False, True])
+def test_a_store_that_is_lost_before_it_was_told_all_is_lost_under_another_epoch_if_somebody_has_met_it(bus, meets):
+    """Its invitation stands until it has told its sponsor that it has the tables. Who has met a store takes no other
+    one under that epoch."""
+    bus.crash("e")
+    assert lost(bus, "e") == {"z": 1}
+    epoch, sponsor = bus.servers["d"].lost.known["e"]
+    (other,) = {"c", "d"} - {sponsor}
+    bus.cut("e", sponsor)
+    if not meets:
+        bus.cut("e", other)
+    replace_store(bus, "e", sponsor, joins=other if meets else "")
+    bus.crash("e")
+    assert lost(bus, "e") == ({"z": 2} if meets else {}), "it is done, and nobody knows of a store that is gone"
+    bus.down.clear()
+    replace_store(bus, "e", bus.servers["d"].lost.known["e"][1])
+    assert {server.lost.known["e"][0] for server in bus.servers.values()} == {2 if meets else 1}
+    everyone_hears(bus, "after")
+
+
 def test_a_router_that_was_lost_before_is_not_decided_by_that(bus):
     """a has heard of the first loss of c, and shares no domain with it."""
     bus.crash("c")
