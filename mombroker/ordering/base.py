@@ -60,6 +60,7 @@ class Ordering:
     own: bool = False  # it delivers a member's own copies, too; see `send`
     total: bool = False  # all members deliver what they both get in one order; needs `own`
     spreads: bool = False  # messages go to members that they are not for, too: others keep them for one that is down
+    prompt: bool = False  # no packet waits that causal order lets be delivered; see `free` in explore.py
     floods: bool = False  # each member passes on each message, so that it comes to others on several links
     options: tuple[str, ...] = ()  # names of the options that the topology file may set
     due: bool = False  # `announce` has something to say

@@ -20,7 +20,7 @@ state are followed from there once, so the work grows with the states and not wi
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -226,20 +226,26 @@ class Explorer:
                     raise Broken(_told(state.steps, f"member {me} holds message {number}, though nothing is missing"))
 
     def _judge_held(self, state: State, me: int, member: Member) -> None:
-        """A core whose packets go to all may wait for all that happened before, whomever it is for.
-
-        A packet without a body is taken for one of the message that its sender had just sent or received.
-        """
+        """A packet without a body is taken for one of the message that its sender had just sent or received."""
         for number in sorted(member.arrived - member.delivered):
-            message = state.sent[number]
-            if me not in message.dests:
+            if me not in state.sent[number].dests:
                 continue
-            if self.backend.spreads:
-                ready = all(cause in member.arrived or state.sent[cause].origin == me for cause in message.past)
-            else:
-                ready = all(cause in member.delivered or me not in state.sent[cause].dests for cause in message.past)
+            ready = free(self.backend, me, state.sent[number].past, state.sent, member.delivered, member.arrived)
             if ready and not member.core.parked():
                 raise Broken(_told(state.steps, f"member {me} holds message {number}, though nothing is missing"))
+
+
+def free(
+    backend: type[Ordering], me: int, past: Collection[int], sent: Sequence[tuple[int, Collection[int], Any]],
+    delivered: Collection[int], arrived: Collection[int],
+) -> bool:  # fmt: skip
+    """Does causal order let `me` deliver a message with this past? `sent`: of each message its origin and destinations.
+
+    A core whose packets go to all may wait for all that happened before, whomever it is for.
+    """
+    if backend.spreads:
+        return all(cause in arrived or sent[cause][0] == me for cause in past)
+    return all(cause in delivered or me not in sent[cause][1] for cause in past)
 
 
 def explore(

@@ -20,6 +20,8 @@ class Fifo(Ordering):
     2. A held packet is not the next one.
     """
 
+    prompt = True
+
     def __init__(self, me: int, size: int):
         assert size == 2 and me in (0, 1), f"no member {me} in a domain of {size}: fifo is for two"
         self.me, self.peer = me, 1 - me

@@ -63,6 +63,7 @@ class KS(Ordering):
     3. A held packet has a guard (s,t) with t > delivered[s].
     """
 
+    prompt = True
     options = ("encoding",)
 
     def __init__(self, me: int, size: int, encoding: str = "list"):

@@ -47,6 +47,7 @@ class Matrix(Ordering):
     4. A held packet from j is not the next of j, or has a cell (k,me) above value(k,me).
     """
 
+    prompt = True
     options = ("own_column",)
 
     def __init__(self, me: int, size: int, own_column: bool = True):

@@ -36,6 +36,7 @@ class Overlay(Ordering):
     relays = True
     spreads = True
     floods = True
+    prompt = True
     options = ("links",)
 
     def __init__(self, me: int, size: int, links: Sequence[Sequence[int]] | None = None):

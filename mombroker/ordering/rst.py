@@ -28,6 +28,8 @@ class RST(Ordering):
     3. A held packet has a cell (k,me) above delivered[k].
     """
 
+    prompt = True
+
     def __init__(self, me: int, size: int):
         assert 0 <= me < size < 1 << 16, f"no member {me} in a domain of {size}"
         self.me, self.size = me, size

@@ -4,7 +4,8 @@
 
 runs one random schedule a seed: members of one domain that send and react, links with delays, members that restart
 from their rows, packets that come twice. Then everything arrives, and an outsider that knows only who sent and who
-delivered what says whether the execution was causal and complete. Then a second domain, of which each member restarts
+delivered what says whether the execution was causal and complete. Of a back end that claims to be `prompt` no packet
+may wait that causal order lets be delivered. Then a second domain, of which each member restarts
 after every step, must do what one does whose members never restart. `caught` is for controls: broken back ends that
 must not pass.
 """
@@ -13,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from mombroker.core import causality
 from mombroker.ordering.base import Ordering, Packet, Rows, Step
+from mombroker.ordering.explore import free
 from mombroker.ordering.holdback import Key, Need
 from mombroker.ordering.matrix import Matrix
 
@@ -135,6 +137,15 @@ def _told(where: str) -> Iterator[None]:
         raise Nonconforming(f"{where}: {error!r}") from error
 
 
+class Seen(NamedTuple):
+    """What the judge knows of a member: the messages that happened before its next event, those that it has delivered,
+    and those of which a packet has come."""
+
+    past: frozenset[int] = frozenset()
+    delivered: frozenset[int] = frozenset()
+    arrived: frozenset[int] = frozenset()
+
+
 @dataclass(slots=True)
 class Member:
     """A core, what its store holds, and the batch that is open: a restart loses the batch, all of it."""
@@ -147,6 +158,8 @@ class Member:
     stored: list[tuple[int, Packet, bytes]] = field(default_factory=list)  # those of all batches before
     out: list[tuple[Packet, bytes]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    seen: Seen = Seen()
+    kept: Seen = Seen()  # at the end of the batch before
 
 
 class Domain:
@@ -161,6 +174,8 @@ class Domain:
         self.members = [Member(backend(me, size, **options)) for me in range(size)]
         self.links = {(a, b): list[tuple[Packet, bytes]]() for a in range(size) for b in range(size) if a != b}
         self.sent: list[tuple[int, tuple[int, ...], bytes]] = []  # by message: origin, destinations, body
+        self.pasts: list[frozenset[int]] = []  # by message
+        self.numbers: dict[int, int] = {}  # by identity: of which message a packet is that is under way
         self.events: list[Event] = []
         # First which faults there are at all, then when they strike.
         self.any_order = not backend.fifo and lots.random() < 0.5
@@ -215,10 +230,14 @@ class Domain:
         number = len(self.sent)
         body = b"%d:" % number + bytes(lots.randrange(8))
         self.sent.append((me, dests, body))
-        self.members[me].events.append(("send", me, number, dests))
-        self.post(me, self.members[me].core.send(dests, body))
+        member = self.members[me]
+        member.events.append(("send", me, number, dests))
+        self.pasts.append(member.seen.past)
+        member.seen = member.seen._replace(past=member.seen.past | {number})
+        self.post(me, member.core.send(dests, body), number)
 
-    def post(self, me: int, packets: list[Packet]) -> None:
+    def post(self, me: int, packets: list[Packet], about: int) -> None:
+        """`about`: of which message packets without a body are."""
         member = self.members[me]
         returned = [packet for packet in packets if packet.to == me and self.backend.own]
         for packet in packets:
@@ -227,11 +246,12 @@ class Domain:
             assert (me, packet.to) in self.links, f"member {me} sent a packet to {packet.to}"
             data = member.core.encode(packet)
             assert isinstance(data, bytes)
+            self.numbers[id(packet)] = int(packet.body.split(b":")[0] or about)
             member.out.append((packet, data))
         member.core.check()
         for packet in returned:  # in the same transaction
             number = len(member.events)
-            self.receive(me, me, packet)
+            self.receive(me, me, packet, about)
             delivered = ("deliver", me) in {event[:2] for event in member.events[number:]}
             assert delivered or member.core.missing(packet), "what returns is delivered or held at once"
 
@@ -250,10 +270,11 @@ class Domain:
         same = packet.to == me and packet.frm == frm and packet.origin == sent.origin
         assert same and sorted(packet.dests) == sorted(sent.dests), f"{packet} was {sent}"
         assert me not in packet.dests or packet.body == sent.body, f"{packet} was {sent}"
-        return me, self.receive(frm, me, packet)
+        return me, self.receive(frm, me, packet, self.numbers[id(sent)])
 
-    def receive(self, frm: int, me: int, packet: Packet) -> bool:
+    def receive(self, frm: int, me: int, packet: Packet, about: int) -> bool:
         member = self.members[me]
+        member.seen = member.seen._replace(arrived=member.seen.arrived | {about})
         member.given[id(packet)] = packet
         step: Step = member.core.receive(frm, packet)
         assert self.backend.relays or not step.send, "only a back end that says so relays"
@@ -265,7 +286,9 @@ class Domain:
                 self.sent[number][0], tuple(sorted(self.sent[number][1])), self.sent[number][2],
             ), f"message {number} was delivered as {done}"  # fmt: skip
             member.events.append(("deliver", me, number))
-        self.post(me, step.send)
+            past, delivered, arrived = member.seen
+            member.seen = Seen(past | self.pasts[number] | {number}, delivered | {number}, arrived)
+        self.post(me, step.send, about)
         held = member.held = member.core.held()
         gone = before - {id(each) for each, _ in held} - {id(done) for done in step.deliver}
         assert gone == {id(each) for each in step.freed}, "what is not held any more is delivered or freed"
@@ -275,6 +298,11 @@ class Domain:
             assert member.core.missing(each) == causes, "`missing` and `held` differ"
         if all(packet is not each for each, _ in held):
             assert member.core.missing(packet) is None, "what is not held is missing something"
+        if self.backend.prompt and not member.core.parked():
+            for body in {packet.body for packet, _ in held if me in packet.dests}:
+                number = int(body.split(b":")[0])
+                waits = not free(self.backend, me, self.pasts[number], self.sent, *member.seen[1:])
+                assert waits, f"message {number} is held, though nothing is missing that happened before"
         return bool(step.deliver)
 
     def repeat(self, me: int) -> None:
@@ -285,8 +313,8 @@ class Domain:
             return
         held = {(packet.frm, packet.body) for packet, _ in member.core.held()}
         waiting = [each for each in came if (each[0], each[1].body) in held]
-        frm, _, data = self.lots.choice(self.lots.choice((waiting or came, came[-1:], came)))
-        self.receive(frm, me, member.core.decode(frm, data))
+        frm, sent, data = self.lots.choice(self.lots.choice((waiting or came, came[-1:], came)))
+        self.receive(frm, me, member.core.decode(frm, data), self.numbers[id(sent)])
 
     def spoil(self, me: int) -> None:
         """Bytes that no member sends are refused by ValueError, before anything changes, or taken for a packet. Then
@@ -332,10 +360,11 @@ class Domain:
         for frm, sent, data in reversed(member.taken):
             self.links[frm, me].insert(0, (sent, data))
         del member.taken[:], member.out[:], member.events[:]
+        member.seen = member.kept
 
     def store(self, me: int) -> None:
         member = self.members[me]
-        self.post(me, member.core.announce())
+        self.post(me, member.core.announce(), -1)
         rows, gone = member.core.dirty()
         assert not rows.keys() & gone, "a row is put and deleted at once"
         member.rows.update(rows)
@@ -346,6 +375,7 @@ class Domain:
             self.links[me, packet.to].append((packet, data))
         self.events += member.events
         member.stored += member.taken
+        member.kept = member.seen
         del member.taken[:], member.out[:], member.events[:]
 
 

@@ -53,8 +53,7 @@ class Vector(Ordering):
     3. A held packet has an earlier packet of its origin before it, or a field (k, value) with value > counted[k].
     """
 
-    fifo = True
-    spreads = True
+    fifo = spreads = prompt = True
 
     def __init__(self, me: int, size: int):
         assert 0 <= me < size < 1 << 16, f"no member {me} in a domain of {size}"

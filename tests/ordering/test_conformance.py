@@ -31,6 +31,11 @@ def test_a_back_end_is_safe_and_live(name, variant, options):
     conform(backend(name), range(50), random.Random, **kind(name, options))
 
 
+def test_these_claim_that_nothing_waits_needlessly():
+    """The kit asks it of them; under the others packets wait for a place in the one order, or for acknowledgements."""
+    assert {name for name in names() if backend(name).prompt} == {"fifo", "ks", "matrix", "overlay", "rst", "vector"}
+
+
 @pytest.mark.long
 @every_case
 def test_a_back_end_is_safe_and_live_on_many_schedules(name, variant, options):

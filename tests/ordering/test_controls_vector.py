@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from mombroker.ordering import Packet, Rows, Step
-from mombroker.ordering.testing import Nonconforming, caught, run, twins
+from mombroker.ordering.testing import Nonconforming, caught, conform, run, twins
 from mombroker.ordering.vector import Stamp, Vector
 from tests.ordering.plain import Scene
 from tests.ordering.test_vector import owed
@@ -89,6 +89,16 @@ class Careless(Vector):
         step = super().receive(frm, packet)
         self.owed.clear()
         return step
+
+
+class Claiming(Vector):
+    """Its stamps claim what has merely come and is for others, as CBCAST does that counts packets on arrival: safe, but
+    others wait for more than they need."""
+
+    def _owe(self, k: int, stamp: Stamp) -> None:
+        if not self._queues[k]:
+            super()._pass(k, stamp.number, {})
+        super()._owe(k, stamp)
 
 
 def mutual(scene: Scene) -> None:
@@ -182,6 +192,14 @@ PINNED = {SharedBase: 1, LostBase: 56, Presumed: 23, Careless: 6}
 def test_a_broken_core_is_caught_by_its_pinned_seed(broken):
     with pytest.raises(Nonconforming, match=rf"seed {PINNED[broken]}, .*violations=\[\("):
         run(broken, PINNED[broken], random.Random)
+
+
+def test_a_core_that_claims_to_be_prompt_and_is_not_is_caught():
+    needless = "message [0-9]+ is held, though nothing is missing that happened before"
+    with pytest.raises(Nonconforming, match=needless):
+        conform(Claiming, range(20), random.Random)
+    Claiming.prompt = False
+    conform(Claiming, range(20), random.Random)  # it is safe and live
 
 
 @pytest.mark.parametrize("broken", [LostBase, Presumed])
