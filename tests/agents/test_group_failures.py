@@ -241,3 +241,26 @@ def test_who_is_put_out_gets_back_what_the_others_drop_on_one_server_too(monkeyp
     assert [each[4] for each in views] == [[f"{others}/y", f"{others}/z"]] * 3
     assert [bus.state(each)["heard"] for each in "xyz"] == [["late"], [], []]
     assert bus.state("x")["back"] == ["late"]
+
+
+def test_a_cast_in_a_group_that_was_gone_by_then_waits_while_a_server_is_lost(monkeypatch):
+    """It has no home. A cast before it waits for a view."""
+    bus = Bus({"a/x": Caster, "b/y": Caster, "c/z": Caster})
+    told(bus, "x", "join")
+    told(bus, "y", "join")
+    flushed = Home.flushed
+
+    def late(home: Home, *flush: Any) -> None:
+        monkeypatch.setattr(Home, "flushed", flushed)
+        clients: Any = bus._cluster.nodes["a"].server.clients
+        for group, home_id, text in ("ledger", "a/group:ledger", "first"), ("gone", "", "second"):
+            cast = (group, home_id, Said.__wire_name__, msgpack.packb([text]), False)
+            assert clients.groups.act("a/x", CASTS, cast)
+        clients.members.lost({"c"})
+        assert clients.groups.reason("a/x") == "a cast of its own in group ledger has gone, by a"
+        flushed(home, *flush)
+
+    monkeypatch.setattr(Home, "flushed", late)
+    told(bus, "z", "join")
+    assert [bus.state(each)["heard"] for each in "xyz"] == [["first"]] * 3
+    assert bus.state("x")["back"] == ["second"]

@@ -88,7 +88,8 @@ class Deeds:
         full = [
             {"kind": "window", "group": entry.value[0], "agent": agent, "home": home_of(entry.value[1])}
             for agent, (entry, *_) in self.outboxes.of.items()
-            if entry.kind == CASTS and not (entry.asked or entry.value[4]) and self._is_full(agent, entry.value[0])
+            if entry.kind == CASTS and entry.value[1] and not (entry.asked or entry.value[4])
+            and self._is_full(agent, entry.value[0])
         ]  # fmt: skip
         return [*views, *late, *full]
 
@@ -103,7 +104,8 @@ class Deeds:
             return f"what it has published to {topic} has its place at {home}" if home else f"{topic} has a home"
         entries = self.outboxes.of.get(agent)
         if entries and entries[0].kind == CASTS:
-            return f"a cast of its own in group {entries[0].value[0]} has gone, by {home_of(entries[0].value[1])}"
+            group, home, *_ = entries[0].value
+            return f"a cast of its own in group {group} has gone" + (f", by {home_of(home)}" if home else "")
         return "what it has to send has gone"
 
     def placing(self, agent: str) -> tuple[str, str] | None:
@@ -112,7 +114,7 @@ class Deeds:
         if not entries or entries[0].kind != PLACE:
             return None
         home, message = entries[0].value
-        return message.destination, home_of(home)
+        return message.destination, home_of(home) if home else ""
 
     # -- what is sent ------------------------------------------------------------------------------------------------
 

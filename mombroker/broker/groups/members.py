@@ -341,7 +341,7 @@ class Members(Native):
                 self._end(mine)
         for agent, entries in list(self.outboxes.of.items()):
             for entry in list(entries):
-                if entry.kind == CASTS and home_of(entry.value[1]) in servers:
+                if entry.kind == CASTS and entry.value[1] and home_of(entry.value[1]) in servers:
                     group, _, wire, payload, _ = entry.value
                     self.say(self.id, (agent,), Returned(group, wire, payload, LOST))
                     self.outboxes.remove(agent, entry)
