@@ -1,7 +1,7 @@
 """With MOMBROKER_COMPILE=1 the modules that each message passes are compiled by mypyc; all else is in setup.cfg.
 By MOMBROKER_OPT_LEVEL=0 the C compiler optimises nothing: in less time, for tests.
 
-What others subclass or watch stays interpreted: the server, its channel and engine, the store, the back ends, agents.
+What authors subclass stays interpreted, and so do the back ends and agents; what only the simulator subclasses says so.
 """
 
 import os
@@ -10,7 +10,8 @@ from glob import glob
 from setuptools import setup
 
 COMPILED = {
-    "core": "arrivals batch causality collection domain_channel gate ids inbox link message natives transaction turns",
+    "core": "arrivals batch causality channel collection domain_channel engine gate ids inbox link message natives"
+    " server transaction turns",
     "stomp": "frames protocol replies requests session settings unsettled",
     "broker": "native properties",
     "broker/authors": "consumers",
@@ -18,7 +19,9 @@ COMPILED = {
     "broker/queue": "*",
     "broker/session": "[!c]*",  # consumers are copied, which a compiled class refuses
     "broker/topic": "*",
-    "store": "columns packed sums",
+    "gateway": "output",
+    "net": "driver",
+    "store": "base columns mark packed reader replica sqlite sums wal",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from mombroker import ordering
 from mombroker.core import trace
 from mombroker.core.clock import Clock
+from mombroker.core.compiling import mypyc_attr
 from mombroker.core.domain_channel import DomainChannel
 from mombroker.core.errors import MomError, NoRoute, PeerError, StoreError, sentence
 from mombroker.core.events import LinkFrame, Ready
@@ -42,7 +43,7 @@ class Engine(Protocol):
     reactions: int
 
     def deliver(
-        self, message: Message, agents: list[str], domain: str = ..., peer: str = ..., received: int = ...
+        self, message: Message, agents: list[str], domain: str = "", peer: str = "", received: int = 0
     ) -> None: ...
     def idle(self, agent: str) -> bool: ...  # nothing waits for it, no reaction is under way
     def all_idle(self, agents: Iterable[str]) -> bool: ...
@@ -64,6 +65,7 @@ class Native(Protocol):
     id: str
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Channel:
     """1. A message is stamped once in each domain, in the transaction that sends or delivers it.
     2. What a neighbour says is checked before anything changes.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from mombroker.core.batch import ItemRow
 from mombroker.core.collection import Collections
+from mombroker.core.compiling import mypyc_attr
 from mombroker.core.dead_letters import DeadLetters
 from mombroker.core.destinations import ACCEPTED, FAILED, REJECTED
 from mombroker.core.errors import MomError, NoProgram, UnknownName, UnknownNotification, plain, sentence
@@ -35,6 +36,7 @@ MISSED = "its sender missed that, with a server which is lost"
 RUN = 16  # reactions of one agent before it is another's turn
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     """1. Each agent's messages are reacted to one by one, in delivery order; a failing one holds back only its agent.
     2. `running` names the agent whose reaction is under way.

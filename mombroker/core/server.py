@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 from math import ceil
+from typing import ClassVar
 
 from mombroker.core import revision, times
 from mombroker.core.alarms import Alarms
@@ -18,6 +19,7 @@ from mombroker.core.changes import Attachment, Change
 from mombroker.core.channel import Channel
 from mombroker.core.clock import Clock
 from mombroker.core.collection import Collections
+from mombroker.core.compiling import mypyc_attr
 from mombroker.core.coordinator import Coordinator
 from mombroker.core.damage import Aside
 from mombroker.core.dead_letters import DeadLetters
@@ -61,14 +63,16 @@ from mombroker.core.truth import Truth
 from mombroker.core.words import many
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class AgentServer:
     """1. Whatever a batch causes outside leaves only after that batch is durable, in batch order.
     2. At most one batch is under way; after a failed commit the server is of no more use.
     3. Acks, handshake numbers and answers to duplicates speak of durable state only.
     """
 
-    transport: type[Channel] = Channel
-    departs: type[Departures] = Departures
+    transport: ClassVar[type[Channel]] = Channel
+    reacts: ClassVar[type[Engine]] = Engine
+    departs: ClassVar[type[Departures]] = Departures
 
     def __init__(
         self,
@@ -111,7 +115,7 @@ class AgentServer:
         self.natives = NativeHost(
             tx, self.clock, self.names, collections, self.timers, channel, types, replication, self.newcomers,
         )  # fmt: skip
-        self.engine = Engine(
+        self.engine = self.reacts(
             self.natives, collections, self.dead_letters, self.timers, program, channel.record, unclean
         )
         self.departures = self.departs(self.natives, self.engine, self.homes)

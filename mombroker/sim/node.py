@@ -1,7 +1,7 @@
 """One simulated server: its process comes and goes, its disk stays. The loop is that of net/driver.py."""
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mombroker import agents
 from mombroker.broker.attach import attach
@@ -15,6 +15,7 @@ from mombroker.core.errors import DeclaredLost, MomError, NotYet, PeerRefused, S
 from mombroker.core.events import LinkUp, PeerSwitched, Ready, StoreSize, TaskDone, Tick
 from mombroker.core.hello import Hello
 from mombroker.core.message import Message, addressed, ident
+from mombroker.core.natives import NativeHost
 from mombroker.core.server import AgentServer
 from mombroker.core.topology import Topology
 from mombroker.core.trace import Record, records
@@ -72,11 +73,28 @@ class WatchedChannel(Channel):
         super().send(message)
 
 
+class WatchedEngine(Engine):
+    """Notes what is handed over to it, from its first moment on: recovery sends."""
+
+    def __init__(self, natives: NativeHost, *args: Any):
+        self.channel: WatchedChannel = cast(Any, natives.send).__self__
+        super().__init__(natives, *args)
+
+    def deliver(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
+        channel = self.channel
+        if channel.owning and message.type in channel.at_once:
+            channel.early.append((message.origin, message.number))
+        elif domain or channel.owning:
+            channel.open.append(("deliver", channel.tx.name, (message.origin, message.number)))
+        super().deliver(message, agents, domain, *where, **when)
+
+
 class Watched(AgentServer):
     """A server with such a channel. `closed`: what it did in the batch that was closed last; `ordered`: what cores with
     one order for all members delivered then; `early`: what was applied then while our own copies may have waited."""
 
     transport = WatchedChannel
+    reacts = WatchedEngine
     channel: WatchedChannel
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -84,23 +102,6 @@ class Watched(AgentServer):
         self.ordered: list[Delivery] = []
         self.early: list[tuple[str, int]] = []
         super().__init__(*args, **kwargs)
-
-    @property
-    def engine(self) -> Engine:
-        return self._engine
-
-    @engine.setter
-    def engine(self, engine: Engine) -> None:
-        """Watched from its first moment on: recovery sends."""
-        self._engine, self._deliver = engine, engine.deliver
-        engine.deliver = self._hand_over  # type: ignore[method-assign]
-
-    def _hand_over(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
-        if self.channel.owning and message.type in self.channel.at_once:
-            self.channel.early.append((message.origin, message.number))
-        elif domain or self.channel.owning:
-            self.channel.open.append(("deliver", self.name, (message.origin, message.number)))
-        self._deliver(message, agents, domain, *where, **when)
 
     def ready(self, now: int) -> Ready:
         ready = super().ready(now)  # which may send

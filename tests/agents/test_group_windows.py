@@ -69,6 +69,7 @@ def _of_casts(bus: Bus, server: str) -> list[dict[str, Any]]:
     return [each for each in bus.ask("why", server=server)["waits"] if each["kind"] in ("casts", "window")]
 
 
+@pytest.mark.interpreted
 def test_otherwise_it_would_wait_for_good(monkeypatch):
     with broken("asks nobody anew"):
         bus = filled(monkeypatch, "a")

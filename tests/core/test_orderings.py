@@ -84,6 +84,7 @@ def since(bus: Bus, domain: str, before: list[tuple[str, str]]) -> list[tuple[st
 # -- one order -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("guarded", [True, False])
 def test_what_is_sent_while_a_run_is_delivered_has_its_turn_behind_it(guarded, monkeypatch):
     """b gets the token with the order of two messages, and sends a third one when it delivers the first."""

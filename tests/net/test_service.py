@@ -474,6 +474,7 @@ def test_a_server_that_hangs_is_not_waited_for_without_end(tmp_path):
         AdminClient("a", "127.0.0.1", other.getsockname()[1], "token", timeout=0.1)
 
 
+@pytest.mark.interpreted
 def test_after_a_failed_commit_nothing_leaves_and_the_exit_code_is_3(town):
     t = town("a", domains={}).up()
     node = t.node("a")
@@ -488,6 +489,7 @@ def test_after_a_failed_commit_nothing_leaves_and_the_exit_code_is_3(town):
     del t.hosts["a"].nodes["a"]
 
 
+@pytest.mark.interpreted
 def test_an_error_of_the_program_ends_it_with_another_code_so_that_it_is_started_again(town):
     t = town("a", domains={}).up()
 

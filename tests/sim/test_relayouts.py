@@ -118,6 +118,7 @@ CONTROLS = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name):
     where, method, make, seeds, faults = CONTROLS[name]

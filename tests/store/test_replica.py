@@ -258,6 +258,7 @@ def forgetful(made: ReplicaStore, synced: bool = False) -> None:
     made._late, made._applied = [], made._taken
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("where", "name", "broken"),
     [(replica, "_held", first_wins), (ReplicaStore, "select", blind), (ReplicaStore, "catch_up", forgetful)],
