@@ -225,14 +225,13 @@ def importable(file: Path) -> None:
     sys.path[:0] = [str(file.resolve().parent), str(Path.cwd())]
 
 
-def pick(topology: "Topology", name: str | None) -> "Server":
-    """The server of this name; without a name the only one."""
+def pick(topology: "Topology", name: str | None, by: str = " by --server") -> "Server":
+    """The server of this name; without a name the only one. `by` is how the command takes a name, "" as an argument."""
     if name is None and len(topology.servers) == 1:
         return next(iter(topology.servers.values()))
     if name not in topology.servers:
         wrong = "several servers are in this file" if name is None else f"there is no server {name!r}"
-        by = " by --server" if name is None else ""
-        raise click.UsageError(f"{wrong}: name one of {', '.join(topology.servers)}{by}")
+        raise click.UsageError(f"{wrong}: name one of {', '.join(topology.servers)}{by if name is None else ''}")
     return topology.servers[name]
 
 

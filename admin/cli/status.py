@@ -106,7 +106,7 @@ def why(file: Path, server: str | None, output: str, columns: str) -> None:
       mom why lyon -o json
     """
     topology = options.load_for_addresses(file)
-    found = options.ask(topology, options.pick(topology, server), "why")
+    found = options.ask(topology, options.pick(topology, server, by=""), "why")
     if output == "table" and not columns:
         for wait in found["waits"]:
             click.echo(sentence(wait, found["now"]))
@@ -139,8 +139,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
         case "state":
             return f"{wait['agent']} waits for its state in group {wait['name']}, in order to take {_first(wait)}"
         case "view":
-            missing = ", ".join(wait["waits_for"])
-            return f"view {wait['number']} of group {wait['group']} waits for {missing}: see `mom group show`"
+            missing, group = ", ".join(wait["waits_for"]), wait["group"]
+            return f"view {wait['number']} of group {group} waits for {missing}: see `mom group show {group}`"
         case "casts":
             missing = ", ".join(wait["waits_for"])
             return f"casts of {wait['agent']} in group {wait['group']} wait until {missing} says that it has them"

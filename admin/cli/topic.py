@@ -42,7 +42,8 @@ def list_topics(file: Path, server: str | None, limit: int, output: str, columns
 def show_topic(file: Path, server: str | None, topic: str, output: str, columns: str) -> None:
     """Show who listens to a topic, by which patterns, and its policy.
 
-    subscribers are consumers and subscriptions, by server; subscriptions are the durable and shared ones.
+    subscribers are consumers and subscriptions, by server; subscriptions are the durable and shared ones; created is
+    the home of a topic that was created, or is in total order.
 
     \b
     Example:

@@ -53,6 +53,10 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
             "1 message of clients has no place in topic:t yet, which has no home yet",
         ),
         (
+            {"kind": "view", "number": 6, "group": "g", "waits_for": ["s3", "s4"]},
+            "view 6 of group g waits for s3, s4: see `mom group show g`",
+        ),
+        (
             WAIT | {"kind": "retry", "behind": 4},
             "s1/x has failed 2 times and tries again in 3 s to take s2#7, 4 more wait behind it",
         ),
