@@ -10,7 +10,7 @@ from mombroker.core.events import LinkDown, LinkFrame, LinkFrames, LinkUp, Ready
 from mombroker.core.link import Link
 from mombroker.core.message import Message
 from mombroker.core.names import CREATE
-from mombroker.sim.node import Node, Watched
+from mombroker.sim.node import Node, Watched, WatchedEngine
 from mombroker.sim.world import MS
 
 
@@ -110,32 +110,40 @@ def behind_data(frames: Callable[[Link], list[LinkFrame]]) -> Callable[[Link], l
     return queue
 
 
-class Factory(Watched):
+class Creating(WatchedEngine):
     """Creation is not a part of the delivery but a reaction, which now and then fails and is tried again later."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any):
         self.failed: list[tuple[int, Message, list[str]]] = []
-        super().__init__(*args, **kwargs)
+        super().__init__(*args)
 
-    def _hand_over(self, message: Message, agents: list[str], *where: Any, **when: Any) -> None:
+    def deliver(self, message: Message, agents: list[str], domain: str = "", *where: Any, **when: Any) -> None:
         if message.type == CREATE and message.number % 2:
             self.failed.append((self.tx.now + 10 * MS, message, agents))
         else:
-            super()._hand_over(message, agents, *where, **when)
+            super().deliver(message, agents, domain, *where, **when)
+
+    def retry(self, now: int) -> None:
+        while self.failed and self.failed[0][0] <= now:
+            _, message, agents = self.failed.pop(0)
+            super().deliver(message, agents, "retried")
+
+
+class Factory(Watched):
+    reacts = Creating
+    engine: Creating
 
     @property
     def busy(self) -> bool:
-        return bool(self.failed) or super().busy
+        return bool(self.engine.failed) or super().busy
 
     def turn(self, now: int) -> None:
-        while self.failed and self.failed[0][0] <= now:
-            _, message, agents = self.failed.pop(0)
-            super()._hand_over(message, agents, "retried")
+        self.engine.retry(now)
         super().turn(now)
 
     def ready(self, now: int) -> Ready:
         ready = super().ready(now)
-        times = [time for time in (ready.timer, *(due for due, _, _ in self.failed)) if time]
+        times = [time for time in (ready.timer, *(due for due, _, _ in self.engine.failed)) if time]
         ready.timer = min(times, default=0)
         return ready
 

@@ -34,7 +34,7 @@ from mombroker.broker.session.session import Session
 from mombroker.broker.session.topic_feed import TopicFeed
 from mombroker.broker.session.waiting import STORE, Wait, Waiting
 from mombroker.broker.topic.routing import Entry, Topics
-from mombroker.broker.wire import Note, note_of
+from mombroker.broker.wire import KINDS, Note, note_of
 from mombroker.core.engine import Engine
 from mombroker.core.errors import MomError
 from mombroker.core.message import Message
@@ -240,7 +240,10 @@ def waiter_in_the_session() -> Iterator[None]:
         patch.object(Sessions, "_obey", obey_or_put_off),
         patch.dict(Session.handlers, {Later.wire: react}),
     ):
-        yield
+        try:
+            yield
+        finally:
+            del KINDS[Later.wire]
 
 
 def settled_at_delivery(deliver: Callable[..., None]) -> Callable[..., None]:

@@ -122,9 +122,9 @@ class Town:
             "g.got": ("b/_groups", [7, "a/x", 1]), "g.ended": ("b/_groups", ["b/group:g", "b/clerk", True, 1, 0]),
             "mom.NotDelivered": ("b/clerk", ["g", f"{AGENTS}.Count", b"\x90", "no"]),
             "g.busy": ("b/_groups", ["g", 1, ["b/clerk"]]),
-            "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True, 7, "rows", "k"]),
+            "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True, 7, "rows", "k", "b/group:g"]),
             "g.view": ("b/clerk", ["g", 1, ["b/clerk"], ["b/clerk"], ["a/x"], "a/y", ["b/clerk"], {"a/y": 1}, {}, 0]),
-            "g.cast": ("b/clerk", ["g", 1, "a/x", f"{AGENTS}.Count", b"\x90", 1, {"a/x": 1}, 1, 1]),
+            "g.cast": ("b/clerk", ["g", 1, "a/x", f"{AGENTS}.Count", b"\x90", 1, {"a/x": 1}, 1, 1, "b/group:g"]),
             "m.ready": ("b/queue:leaving", ["b/queue:leaving", True]), "c.moved": (self.proxy, [number, "c/queue:far"]),
         }  # fmt: skip
 

@@ -6,9 +6,8 @@ from mombroker.core.batch import Batch
 from mombroker.core.errors import PeerRefused
 from mombroker.core.events import ClientCommands, ClientOpened
 from mombroker.core.meta import ALONE, DIGEST, EPOCH, GRAPH, OWN
-from mombroker.core.revision import rows, text_of
+from mombroker.core.revision import EPOCH_BITS, rows, text_of
 from mombroker.core.topology import Topology
-from mombroker.core.truth import EPOCH_BITS
 from mombroker.store.memory import MemoryStore
 from tests.core.bus import Bus, everyone_hears, topology
 from tests.core.sample_agents import Put

@@ -13,9 +13,8 @@ from mombroker.core.events import Admin, ClientCommands, ClientOpened, StoreSize
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
-from mombroker.core.revision import digest_of, text_of
+from mombroker.core.revision import EPOCH_BITS, digest_of, text_of
 from mombroker.core.topology import Domain
-from mombroker.core.truth import EPOCH_BITS
 from mombroker.sim.domains import without_clashes
 from tests.core.bus import SECOND, Bus, everyone_hears, topology
 from tests.core.sample_agents import Put
