@@ -21,6 +21,7 @@ from mombroker.core import message
 from mombroker.core.errors import MomError
 from mombroker.net import adminclient, config
 from mombroker.stomp.frames import encode
+from tests.net import workers
 from tests.net.town import NOTE, PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,6 +143,7 @@ def kept(server):
     try:
         _, state = reader.agent("a/box")
         waiting = [message.decode(row.data) for row in reader.queue_in("a/box", 0, 2**62, 10**6)]
+        assert {each.type for each in waiting} <= {workers.Note.__wire_name__}
         texts = [notes.decode(each.type, each.payload).text for each in waiting]
         return notes.unpack(state)["got"] + texts, reader.meta()["clean"]
     finally:
