@@ -1,4 +1,4 @@
-"""What the compiler of `MOMBROKER_COMPILE=1` is told; without it that is not there, and not needed."""
+"""The mark of classes that interpreted ones inherit from, which mypyc asks for; interpreted, it does nothing."""
 
 from typing import TYPE_CHECKING
 
