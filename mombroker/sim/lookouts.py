@@ -110,6 +110,7 @@ class Lookouts:
         members: list[str] = []
         last = dict[str, tuple[str, int]]()  # of each server
         told = dict[str, dict[str, tuple[str, int]]]()  # to each guard; 0: before it came
+        missed = dict[int, str]()  # what the guards of a server were told when that was up again
         for number, word in sorted(words.items()):
             if number > self.quiet[home]:
                 break
@@ -132,6 +133,9 @@ class Lookouts:
             late = {agent for agent, those in told.items() if (_said(those, server) == "down") is (word.what == "down")}
             if word.what == "up":
                 late |= {agent for agent, those in told.items() if not those.get(server, ("", 0))[1]}
+                missed |= dict.fromkeys(_missed(words, number), server)
+            if number in missed:  # the others were told before, or came when it had long been so
+                late |= {agent for agent in told if home_of(agent) != missed[number]}
             for those in (last, *heard):
                 those[server] = word.what, number
             if lost:
@@ -139,7 +143,7 @@ class Lookouts:
             if servers != {server} or server == home or {*word.members} != {*_at(server, members)}:
                 yield f"{shown}, and named {word.members} of the members {members}"
             away = {server, *(each for those in heard for each in those if _said(those, each) == "down")}
-            away |= _back(words, number, self.quiet[home])
+            away |= _back(words, number, self.quiet[home], missed)
             late |= {agent for agent in told if home_of(agent) in away}
             if not {*told} - late <= word.heard <= {*told} or any(home_of(agent) == server for agent in word.heard):
                 yield f"{shown}, and not to {sorted(told)} but to {sorted(word.heard)}"
@@ -228,14 +232,25 @@ def _said(those: dict[str, tuple[str, int]], server: str) -> str:
     return those.get(server, ("", 0))[0]
 
 
-def _back(words: dict[int, Word], number: int, quiet: int) -> set[str]:
-    """Servers of which a home has nothing to say behind a word until they are up again: they were down, though perhaps
-    nobody could be told."""
+def _back(words: dict[int, Word], number: int, quiet: int, missed: Mapping[int, str]) -> set[str]:
+    """Servers of which a home has nothing new to say behind a word until they are up again: they were down, though
+    perhaps nobody could be told."""
     later: dict[str, str] = {}
     for at, word in sorted(words.items()):
-        if number < at <= quiet and word.what != "view":
+        if number < at <= quiet and word.what != "view" and (at not in missed or word.what == "up"):
             later.setdefault(home_of(word.members[0]), word.what)
     return {server for server, what in later.items() if what == "up"}
+
+
+def _missed(words: dict[int, Word], up: int) -> Iterator[int]:
+    """The words right behind one that a server is up, which only guards on that server have heard: what was said while
+    it was down."""
+    server = home_of(words[up].members[0])
+    for number, word in sorted(words.items()):
+        if number > up:
+            if word.what == "view" or {home_of(agent) for agent in word.heard} != {server}:
+                return
+            yield number
 
 
 def _at(server: str, members: list[str]) -> list[str]:

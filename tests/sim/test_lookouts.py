@@ -99,3 +99,21 @@ def test_who_is_down_before_somebody_else_wants_to_know_is_told_later(back, righ
     found = Lookouts(Random(1), {"s2/p2": 0, "s4/p4": 0}, quiet={"s3": 900})
     told = "s3 has told that s0 is down, and not to ['s2/p2', 's4/p4'] but to ['s4/p4']"
     assert (told not in [*found.faults(logs, False)]) is right
+
+
+@pytest.mark.parametrize("up, right", [("s4/p4", True), ("s5/p1", False)])
+def test_who_is_up_again_is_told_what_all_others_could_not_be(up, right):
+    """When s2 went down s4 was down, and nobody else was there to be told. The guard on s0, which has come since, hears
+    that s4 is up, and the one there that s2 is down; had it not been down itself, both would have to be told."""
+    members = ["s3/p5", "s0/p0", "s2/p2", "s4/p4", "s5/p1"]
+    view = ["v", WATCH, 8, members, "s3#669"]
+    back = ["w", WATCH, "up", ["s2/p2"], "s3#711"]
+    logs = {
+        "s0/p0": [view, ["w", WATCH, "up", [up], "s3#674"], back],
+        "s2/p2": [view],
+        "s3/p5": [view],
+        "s4/p4": [view, ["w", WATCH, "down", ["s2/p2"], "s3#676"], back],
+    }
+    found = Lookouts(Random(1), {"s0/p0": 0, "s2/p2": 0, "s4/p4": 0}, quiet={"s3": 900})
+    told = "s3 has told that s2 is down, and not to ['s0/p0', 's2/p2', 's4/p4'] but to ['s4/p4']"
+    assert (told not in [*found.faults(logs, False)]) is right
