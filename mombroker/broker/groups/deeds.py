@@ -136,7 +136,8 @@ class Deeds:
         if kind == CASTS:
             group, home, wire, payload, total = value
             return self._cast(agent, entry, group, home, wire, payload, total, asked)
-        if kind == PLACE and self.order.total(value[1].destination):
+        if kind in (PUT, PLACE) and self.order.total(value[1].destination):
+            entry.kind = PLACE  # its topic may have this order only now
             return self._place(agent, entry, asked)
         if asked:
             return False

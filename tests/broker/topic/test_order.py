@@ -223,6 +223,25 @@ def test_what_follows_waits_for_what_went_to_the_home_though_the_order_is_taken_
     assert reader.texts == receipts(client) == ["1", "2", "3", "4"]
 
 
+def test_what_waits_in_an_outbox_waits_for_its_own_place_if_its_topic_has_an_order_only_by_then():
+    b, other = bus(), "topic:other"
+    b.ask("a", "set_policy", match=other, values={"order": ""})
+    b.ask("c", "create_topic", destination=other)
+    reader = b.connect("b").subscribe("q", Q).subscribe("t", other)
+    b.cut("a", "b")
+    client = b.connect("a").do(Transact([*sends("1"), *sends("2", to=other), *sends("3", to=Q)], "all"))
+    b.ask("a", "set_policy", match=other, values={"order": "total"})
+    b.reboot("a")
+    b.cut("b", "c")
+    b.join("a", "c")
+    b.join("a", "b")
+    b.pump()
+    assert reader.texts == []
+    b.join("b", "c")
+    b.pump()
+    assert reader.texts == ["2", "3"], client.refusals
+
+
 def test_the_home_of_a_new_topic_is_where_it_is_published_first():
     b = bus(HOPS)
     reader = b.connect("a").subscribe("s", "topic:new")
