@@ -27,7 +27,7 @@ class Bus:
     replica is `[SERVER/REPLICA]`.
 
     python      has a mombroker of its own, by which the processes run. None: this one
-    slow        ms by which each write of a process takes longer, by the first of its group
+    slow        ms by which each COMMIT of a process takes longer, by the first of its group
     began       monotonic seconds when the first process was started
     started_s   from then until all answered
     """
@@ -40,7 +40,7 @@ class Bus:
         clock: str = "ours",
         folder: Path | None = None,
         prepare: Callable[[Topology], None] = lambda topology: None,
-        slow: dict[str, int] | None = None,
+        slow: dict[str, float] | None = None,
         python: Path | None = None,
     ):
         self.slow, self.python = slow or {}, python

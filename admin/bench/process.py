@@ -3,6 +3,7 @@
 import resource
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,25 +11,35 @@ from mombroker.admin.bench import clocks
 from mombroker.admin.cli import options
 
 
+class Late:
+    """What a committer writes to, on a disk that takes so many seconds longer."""
+
+    def __init__(self, store: Any, seconds: float):
+        self.store, self.seconds, self.begin = store, seconds, store.begin
+
+    def finish(self) -> None:
+        self.store.finish()
+        time.sleep(self.seconds)
+
+
 def slow_down(seconds: float) -> None:
-    """As if the disk of replicas in this process were slow."""
-    from mombroker.store.replica import ReplicaStore
+    """As if the disk of this process were slow."""
+    from mombroker.net.committer import Adaptive
 
-    finish = ReplicaStore.finish
+    submit = Adaptive.submit
 
-    def late(store: ReplicaStore) -> None:
-        time.sleep(seconds)
-        finish(store)
+    def late(committer: Adaptive, store: Any, batch: Any, done: Any) -> None:
+        submit(committer, Late(store, seconds), batch, done)
 
-    ReplicaStore.finish = late  # type: ignore[assignment, method-assign]
+    Adaptive.submit = late  # type: ignore[assignment, method-assign]
 
 
 @click.command()
 @options.file_option
 @click.argument("names", nargs=-1)
 @click.option("--clock", type=click.Choice(clocks.CLOCKS), default="ours", help="How matrix clocks are written.")
-@click.option("--slow", type=click.IntRange(0), default=0, help="Each write of a replica takes so many ms longer.")
-def run(file: Path, names: tuple[str, ...], clock: str, slow: int) -> None:
+@click.option("--slow", type=click.FloatRange(0), default=0, help="Each COMMIT takes so many ms longer.")
+def run(file: Path, names: tuple[str, ...], clock: str, slow: float) -> None:
     """Serve until SIGTERM."""
     from mombroker.net import service
 

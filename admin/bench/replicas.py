@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from mombroker.admin.bench import stomp
 from mombroker.admin.bench.bus import Bus
-from mombroker.admin.bench.figures import Row
+from mombroker.admin.bench.figures import PROBES, Row
 from mombroker.admin.bench.stomp import Case, Target
 from mombroker.admin.bench.stompload import Broker, Producer, drive
 from mombroker.admin.demo import free_ports
@@ -27,7 +28,8 @@ from mombroker.core.raft.replica import CLOSE
 from mombroker.core.topology import Topology
 
 STATES = ("plain", "whole", "stopped", "slow", "full")
-SLOW_MS = 50
+SLOW_MS = 50.0
+MEMORY = Path("/dev/shm")
 NAMES = ("r1", "r2", "r3")
 SICK = NAMES[-1]
 ROOM = 256 << 10  # bytes that the files of a full disk may still grow by
@@ -48,12 +50,14 @@ def topology_of(ports: Sequence[int]) -> Topology:
 
 
 @contextmanager
-def server(state: str, folder: Path | None) -> Iterator[Target]:
-    """A server in this state, for the time of the measurement."""
+def server(state: str, folder: Path | None, disk_ms: float = 0.0) -> Iterator[Target]:
+    """A server in this state, for the time of the measurement. Each COMMIT takes `disk_ms` longer."""
     ports = free_ports(1 if state == "plain" else len(NAMES))
     topology = topology_of(ports)
     labels = [view.label for view in topology.servers["s1"].views()]
-    slow = {f"s1/{SICK}": SLOW_MS} if state == "slow" else {}
+    slow = dict.fromkeys(labels, disk_ms)
+    if state == "slow":
+        slow[f"s1/{SICK}"] += SLOW_MS
     with Bus(topology, [[label] for label in labels], folder=folder, slow=slow) as bus, ExitStack() as stack:
         pids = [process.pid for process in bus.processes]
         if state != "plain":
@@ -174,8 +178,22 @@ def measure(
     rounds: int,
     folder: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    disk_ms: float = 0.0,
 ) -> list[Row]:
-    """In each round every case is run in every state, and with every other broker, in turn."""
+    """In each round every case is run in every state, and with every other broker, in turn. With `disk_ms` as if each
+    process had a disk of its own: all is in memory, and a COMMIT takes so long."""
+    disk = partial(waits, disk_ms / 1e3) if disk_ms else None
+    folder = MEMORY if disk_ms else folder
     with ExitStack() as stack:
-        ours = [stack.enter_context(server(state, folder)) for state in states]
-        return stomp.measure([*ours, *others], cases, count, rounds, folder, progress)
+        ours = [stack.enter_context(server(state, folder, disk_ms)) for state in states]
+        return stomp.measure([*ours, *others], cases, count, rounds, folder, progress, disk=disk)
+
+
+def waits(seconds: float) -> float:
+    """The median time that it takes to wait for so long."""
+    times = []
+    for _ in range(PROBES):
+        start = time.perf_counter()
+        time.sleep(seconds)
+        times.append(time.perf_counter() - start)
+    return median(times)

@@ -96,8 +96,10 @@ def measure(
     folder: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     by_amqp: bool = False,
+    disk: Callable[[], float] | None = None,
 ) -> list[Row]:
-    """In each round every case is run with every broker that can do it, in turn; `by_amqp`: our own by AMQP, too."""
+    """In each round every case is run with every broker that can do it, in turn; `by_amqp`: our own by AMQP, too;
+    `disk`: as of Rounds."""
     for target in brokers:
         if not any(map(target.can, cases)):
             raise MomError(
@@ -108,7 +110,7 @@ def measure(
         if not brokers:
             _, stomp, amqp = stack.enter_context(ours(folder))
             brokers = [stomp, amqp] if by_amqp else [stomp]
-        looks = Rounds(folder or Path(gettempdir()))
+        looks = Rounds(folder or Path(gettempdir()), disk)
         runs = [(case, target) for case in cases for target in brokers if target.can(case)]
         for number in range(rounds):
             for at, (case, target) in enumerate(runs):

@@ -222,6 +222,10 @@ def growth(
 @click.option("--window", "windows", type=Numbers(1), default="1,512", show_default=True, help="Receipts outstanding.")
 @click.option("--bytes", "size", type=click.IntRange(0), default=100, show_default=True, help="Size of a message.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Rounds over all cases.")
+@click.option(
+    "--disk", "disk_ms", type=click.FloatRange(0), default=0.0, metavar="MS",
+    help="As if each process had a disk of its own: stores are in memory, and each COMMIT takes so much longer.",
+)  # fmt: skip
 @folder_option
 @output_options
 def replicas(
@@ -233,20 +237,23 @@ def replicas(
     windows: list[int],
     size: int,
     rounds: int,
+    disk_ms: float,
     folder: Path | None,
     output: str,
     columns: str,
 ) -> None:
     """What replicas cost: a server with three beside a plain one, and with a standby that is ill.
 
-    All run on this machine. broker_us is the CPU time of all three replicas together for a message, first_us that of
-    the leader, first_x its ratio to that of the first state, in the median round. p50_ms and p99_ms are from a SEND to
-    its RECEIPT, with --window of them outstanding; one durable queue, one producer, one consumer.
+    All run on this machine, and share its disk unless --disk is given. broker_us is the CPU time of all three replicas
+    together for a message, first_us that of the leader, first_x its ratio to that of the first state, in the median
+    round. p50_ms and p99_ms are from a SEND to its RECEIPT, with --window of them outstanding; one durable queue, one
+    producer, one consumer.
 
     \b
     Example:
       mom bench replicas
       mom bench replicas --state whole,stopped,slow,full --window 512
+      mom bench replicas --window 1 --disk 0.2
       mom bench replicas --url stomp://guest:guest@127.0.0.1:61613 --pid 815 --header x-queue-type:quorum
     """
     from mombroker.admin.bench import replicas, stomp
@@ -256,7 +263,7 @@ def replicas(
         other.headers = dict(each.split(":", 1) for each in headers)
     cases = [stomp.Case(window=window, size=size) for window in windows]
     with Bar("rounds") as bar:
-        rows = replicas.measure(states, others, cases, messages, rounds, folder, bar.at)
+        rows = replicas.measure(states, others, cases, messages, rounds, folder, bar.at, disk_ms)
     show(rows, output, columns, BRIEF_REPLICAS)
 
 

@@ -321,6 +321,13 @@ def test_a_server_with_replicas_is_measured_whole_and_with_one_that_is_ill(tmp_p
 
 
 @pytest.mark.long
+def test_replicas_are_measured_as_if_each_had_a_disk_of_its_own():
+    words = ["--state", "plain,whole", "--window", 1, "--messages", 60, "--rounds", 1]
+    for row in rows_of("replicas", *words, "--disk", 5):
+        assert row["f_ms"] >= 5 and row["p50_ms"] >= 5, "each waits for its own"
+
+
+@pytest.mark.long
 def test_a_replica_is_replaced_while_messages_go_on(tmp_path):
     (row,) = rows_of("catchup", "--messages", 3_000, "--folder", tmp_path)
     assert row["messages"] == 3_000 and row["rate_meanwhile"] > 0 and row["new_peak_mb"] > 10
