@@ -75,6 +75,8 @@ class Groups(Workload):
             cluster.world.run(cluster.world.now + SECOND)
             if number >= FEW and _live(cluster) >= {*NAMES}:
                 break
+            if any(node.server.tx.full for node in cluster.nodes.values()):
+                cluster.make_room()  # one that has started meanwhile refuses again
             cluster.ask(self.opener.partition("/")[0], "send", args)
 
     def begin(self, cluster: Cluster, span: int) -> None:
