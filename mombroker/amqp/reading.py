@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mombroker.amqp import codec
+from mombroker.amqp import codec, messages
 from mombroker.amqp.codec import INVALID, MALFORMED, AmqpError, Described, Symbol, malformed
 from mombroker.amqp.performatives import (
     ACCEPTED,
@@ -223,10 +223,10 @@ def decode(body: bytes) -> tuple[Any, int]:
 
 
 def of_coordinator(payload: bytes) -> Declare | Discharge:
-    """What a message to a coordinator says. Raises AmqpError."""
-    if payload[:3] != b"\x00\x53\x77":
-        raise AmqpError("a coordinator takes declare and discharge", INVALID)
-    said, _ = decode(payload[3:])
+    """What a message to a coordinator says, whatever sections are before its body. Raises AmqpError."""
+    rest = messages.split(payload).rest
+    code, at = messages.section(rest, 0) if rest else (0, 0)
+    said = decode(rest[at:])[0] if code == messages.VALUE else None
     if not isinstance(said, Declare | Discharge):
         raise AmqpError("a coordinator takes declare and discharge", INVALID)
     return said

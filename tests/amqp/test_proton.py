@@ -13,6 +13,8 @@ from tests.snippets import fenced, program
 if "MOM_SKIP_NOTHING" not in os.environ:
     pytest.importorskip("proton", reason="install mombroker[proton], which needs a C compiler")
 from proton import Delivery, Message
+from proton.handlers import MessagingHandler, TransactionHandler
+from proton.reactor import Container
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 PATIENCE_S = 60  # before a test gives up; nothing is measured by it
@@ -107,6 +109,59 @@ def test_stomp_and_amqp_see_the_same_message(connect, server):
         found = context.consumer("other").receive(PATIENCE_S)
         assert (found.body, found.type, found.priority) == ("one", "order", 7)
         assert found.properties == {"size": 5, "rate": 1.5, "JMSXDeliveryCount": 1}
+
+
+class Passing(MessagingHandler, TransactionHandler):
+    """Passes two messages on in three transactions, of which the first is rolled back."""
+
+    def __init__(self, url):
+        super().__init__(prefetch=1, auto_accept=False)
+        self.url, self.tried, self.failed = url, 0, list[str]()
+
+    def on_start(self, event):
+        self.container = event.container
+        self.connection = self.container.connect(self.url, allowed_mechs="ANONYMOUS", reconnect=False)
+        self.receiver = self.container.create_receiver(self.connection, "passed")
+        self.sender = self.container.create_sender(self.connection, "passed-on")
+
+    def on_message(self, event):
+        self.message, self.came = event.message, event.delivery
+        self.container.declare_transaction(self.connection, handler=self)
+
+    def on_transaction_declared(self, event):
+        self.tried += 1
+        event.transaction.send(self.sender, Message(f"{self.message.body} {self.tried}", durable=True))
+        if self.tried == 1:
+            event.transaction.abort()
+        else:
+            event.transaction.accept(self.came)
+            event.transaction.commit()
+
+    def on_transaction_aborted(self, event):
+        self.container.declare_transaction(self.connection, handler=self)
+
+    def on_transaction_committed(self, event):
+        if self.tried == 3:
+            self.connection.close()
+
+    def on_transaction_declare_failed(self, event):
+        self.failed.append(str(event.delivery.remote.condition))
+        self.connection.close()
+
+    on_transaction_commit_failed = on_transaction_declare_failed
+
+
+def test_transactions_of_proton_send_and_settle_or_do_not(connect, server):
+    sender = connect().create_sender("passed")
+    for text in ("a", "b"):
+        sender.send(Message(text, durable=True))
+    passing = Passing(f"amqp://127.0.0.1:{server.port}")
+    Container(passing).run()
+    assert passing.failed == [] and passing.tried == 3
+    receiver = connect().create_receiver("passed-on", credit=10)
+    assert [receiver.receive(timeout=PATIENCE_S).body for _ in range(2)] == ["a 2", "b 3"]
+    shown = {name: server.json("queue", "show", name)["messages"] for name in ("passed", "passed-on")}
+    assert shown == {"passed": 0, "passed-on": 2}
 
 
 def test_a_link_to_nowhere_is_refused_in_words(connect):

@@ -1,6 +1,6 @@
 """Transactions: a coordinator's link, what is declared, and what its discharge answers."""
 
-from mombroker.amqp import codec, performatives
+from mombroker.amqp import codec, messages, performatives
 from mombroker.amqp.performatives import SENDER, SOURCE
 from mombroker.broker.commands import Disposition, Flow, Receipt, Refused, Transact, Uncommitted
 from tests.amqp.peer import ACCEPTED, attach, delivery, message, receiving, sending, settle, terminus, transfer
@@ -60,6 +60,26 @@ def test_what_is_settled_in_a_transaction_goes_back_when_that_is_rolled_back_or_
             peer.told(Refused("queue:x is full", command.receipt, scope="command"))
             assert peer.heard[-1][1][4].value[0].value[0] == "amqp:transaction:rollback"
         assert peer.commands() == [Disposition(1, "modified")]
+
+
+def test_a_coordinator_reads_a_message_with_sections_before_its_body_and_nothing_but_declare_and_discharge():
+    peer = coordinator(sending())
+    before = codec.performative(messages.HEADER, []) + codec.performative(messages.PROPERTIES, [])
+    declare = b"\x00\xa3\x11amqp:declare:list\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x40"  # as proton writes it
+    value = codec.described(messages.VALUE, b"")
+    for said, outcome in [
+        (before + value + declare, performatives.DECLARED),
+        (b"\x00" + codec.symbol("amqp:amqp-value:*") + declare, performatives.DECLARED),
+        (before, performatives.REJECTED),
+        (before + codec.described(messages.VALUE, codec.string("declare")), performatives.REJECTED),
+        (before + codec.described(messages.DATA, codec.binary(declare)), performatives.REJECTED),
+        (before + codec.described(messages.SEQUENCE, b"\x45"), performatives.REJECTED),
+        (value + before, performatives.REJECTED),
+    ]:
+        peer.say(transfer(9, 0, said))
+        ((_, fields, _),) = peer.take()
+        assert fields[4].descriptor == outcome, said
+        peer = coordinator(sending())
 
 
 def test_a_transaction_that_is_none_is_rejected():
