@@ -216,17 +216,19 @@ class Handlers:
         unplaced = session.unplaced
         if unplaced is None or isinstance(command, PASSES):
             return
+        topic, home = unplaced.topic, unplaced.home.partition("/")[0]
+        if not home:
+            topic, home = self.service.groups.placing(session.id) or (topic, home)
         same = isinstance(command, Send | SendRun) and command.destination == unplaced.topic
-        policy = self.policies.of(unplaced.topic)
+        policy = self.policies.of(topic)
         if (
             same and policy.order and len(unplaced.marks) < WINDOW
             and self.known.get(name_of(unplaced.topic)) == unplaced.home
         ):  # fmt: skip
             return
-        seconds, home = policy.block_seconds, unplaced.home.partition("/")[0]
         whose = f"{home}, its home," if home else "its home"
-        reason = f"what was published to {unplaced.topic} has no place in its order yet: is {whose} up?"
-        raise Wait(PLACE, seconds, reason)
+        reason = f"what was published to {topic} has no place in its order yet: is {whose} up?"
+        raise Wait(PLACE, policy.block_seconds, reason)
 
     def _may_send(self, session: Session, destination: str) -> None:
         guard = session.guard

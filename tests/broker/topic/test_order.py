@@ -121,11 +121,12 @@ def test_what_settles_and_asks_for_messages_does_not_wait():
     assert client.texts == ["1", "2"] and receipts(client) == []
 
 
-def test_a_home_that_is_down_keeps_what_is_published_and_refuses_what_waits_behind_it():
+@pytest.mark.parametrize("first", [sends("1"), [Transact(sends("1"), "1")]], ids=["alone", "in a transaction"])
+def test_a_home_that_is_down_keeps_what_is_published_and_refuses_what_waits_behind_it(first):
     b = bus(block_seconds=5.0)
     reader = b.connect("c").subscribe("s", T)
     b.crash("b")
-    client = b.connect("a", strict=False).do(*sends("1"), *sends("2", to=Q))
+    client = b.connect("a", strict=False).do(*first, *sends("2", to=Q))
     b.later(6)
     assert client.refusals == ["what was published to topic:prices has no place in its order yet: is b, its home, up?"]
     assert reader.texts == []
