@@ -45,6 +45,16 @@ def opened_at_the_decision(_: Callable[[TopicDeparture], None]) -> Callable[[Top
     return decided
 
 
+def placed_again(_: Callable[..., Any]) -> Callable[..., Any]:
+    """The home does not know what clients repeat."""
+    return lambda topic, messages: messages
+
+
+def tells_nothing(_: Callable[..., Any]) -> Callable[..., Any]:
+    """A new home is not told what producers have published."""
+    return lambda dedup: iter(())
+
+
 def no_wait(_: Callable[..., None]) -> Callable[..., None]:
     """What a client sends behind what it has published does not wait."""
     return lambda handlers, session, command: None

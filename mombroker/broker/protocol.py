@@ -8,13 +8,25 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from mombroker.broker.message import Alike, ClientMessage
-from mombroker.broker.shapes import Count, Within
+from mombroker.broker.shapes import Count, Read, Within, reader_of
 from mombroker.broker.wire import KINDS, SHAPES, Note
 from mombroker.core.ids import is_id
 from mombroker.core.reaction import ANSWER, ASK
 
 Step = Annotated[int, Within(0, 4)]
 Credit = Annotated[int, Within(-1_000_000, 1_000_000)]  # messages; far more than anybody is given
+_counts = reader_of(list[Count])
+
+
+def _ranges(value: Any) -> list[int]:
+    """Raises ValueError."""
+    found: list[int] = _counts(value)
+    if len(found) % 2 or found != sorted(found):
+        raise ValueError("no first and last of ranges")
+    return found
+
+
+Ranges = Annotated[list[int], Read(_ranges)]  # first, last, first, last, ...: see queue/dedup.py
 
 
 def is_pattern(text: str) -> bool:
@@ -177,7 +189,7 @@ class Page(Note):
 
     wire = "m.page"
     items: list[tuple[bytes, bytes, bool]] = field(default_factory=list)
-    producers: list[tuple[str, list[int]]] = field(default_factory=list)
+    producers: list[tuple[str, Ranges]] = field(default_factory=list)
     step: Step = 0
     reserve: Annotated[int, Within(0, 1_000_000)] = 0
     round: Count = 0
@@ -371,7 +383,8 @@ class Placed(Note):
 class Opens(Note):
     """The former home of a topic has placed all that has come to it: this one goes on, unless `more` of these follow.
 
-    later   what is not due yet; and by whom each was published, and the message that has brought it
+    later      what is not due yet; and by whom each was published, and the message that has brought it
+    producers  what they have published, as in Page
     """
 
     wire = "t.opens"
@@ -379,13 +392,14 @@ class Opens(Note):
     later: list[ClientMessage] = field(default_factory=list)
     more: bool = False
     sources: list[tuple[str, str]] = field(default_factory=list)
+    producers: list[tuple[str, Ranges]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         return sum(message.size for message in self.later)
 
     def values(self) -> list[Any]:
-        return [self.topic, [message.values() for message in self.later], self.more, self.sources]
+        return [self.topic, [message.values() for message in self.later], self.more, self.sources, self.producers]
 
     @classmethod
     def of(cls, values: Any) -> Self:

@@ -25,6 +25,7 @@ from mombroker.broker.commands import (
     accepted,
     singles,
 )
+from mombroker.broker.queue.dedup import PRODUCERS
 from mombroker.broker.session.questions import ASKED
 from mombroker.core.batch import ROWS_BY_KEY
 from mombroker.core.damage import DAMAGED
@@ -424,7 +425,7 @@ class Clients(Workload):
             if node.gone:
                 continue
             disk, alive = node.disk.store.disk, node.server.natives.agents
-            kept = (DAMAGED, ASKED, CONSUMERS)
+            kept = (DAMAGED, ASKED, CONSUMERS, PRODUCERS)
             items = disk.items.values()
             rows = (row for row in items if row.collection not in kept and row.collection[:1] != ROWS_BY_KEY)
             found += [f"{row.agent} {row.collection} of {name}" for row in rows]

@@ -6,11 +6,13 @@ causal order among them and all else: the model does not know which topics are i
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar
 
+from mombroker.broker.commands import Send
 from mombroker.broker.topic.topic import Topic
 from mombroker.core.times import MS
 from mombroker.sim.clients import Client, Clients, Connection
@@ -84,9 +86,52 @@ class Hasty(Speaker):
         self.lost(connection)
 
 
+class Impatient(Speaker):
+    """Drops its connection while it waits for receipts, and sends again what has none, by whichever server."""
+
+    faithful = 0.5
+
+    def __init__(self, work: Orders):
+        super().__init__(work)
+        self.name = str(self.rng.getrandbits(32))
+        self.counters = Counter[str]()
+        self.unanswered: dict[Sent, Send] = {}
+
+    def begin(self, connection: Connection) -> None:
+        connection.past |= self.confirmed.get(connection.node.name, 0)
+        for sent in self.unanswered:
+            self._again(connection, sent)
+        if self.work.left > 0:
+            self.work.left -= 1
+            for _ in range(self.rng.choice((1, 2, 5))):
+                self._publish(connection)
+            self.work.world.after(self.pause(), self.lost, connection)
+
+    def _publish(self, connection: Connection) -> None:
+        topic = self.rng.choice(TOTAL)
+        self.counters[topic] += 1
+        sent, command = connection.message(topic, dedup=(self.name, self.counters[topic]))
+        self.unanswered[sent] = command
+        self._say(connection, sent)
+
+    def _again(self, connection: Connection, sent: Sent) -> None:
+        """What it has seen on former connections is before the former attempts alone."""
+        self.work.repeats += 1
+        sent.past &= connection.past
+        connection.past |= sent.bit
+        self._say(connection, sent)
+
+    def _say(self, connection: Connection, sent: Sent) -> None:
+        connection.do(replace(self.unanswered[sent], receipt=connection.receipt(sent)))
+
+    def _confirmed(self, connection: Connection, meaning: Any, everywhere: bool) -> None:
+        super()._confirmed(connection, meaning, everywhere)
+        self.unanswered.pop(meaning, None)
+
+
 class Orders(Moving, Desks):
     """On some seeds copies go everywhere; on others an operator takes the order away, and sets it again: then causal
-    order is left."""
+    order is left. On some of the others clients repeat what they have published."""
 
     announced = ()
     deeds: ClassVar[dict[Callable[[Any, Connection], None], int]] = {
@@ -100,6 +145,8 @@ class Orders(Moving, Desks):
         self.policies = [{**POLICY, **more}, *self.policies]
         self.topic_moves = self.rng.choice((0, 5, 20))
         self.order_changes = self.rng.choice((0, 0, 0, 10))
+        self.impatient = 0 if self.order_changes else Random(f"impatient {self.seed}").choice((0, 0, 1, 3))
+        self.repeats = 0
 
     def begin(self, cluster: Cluster, span: int) -> None:
         super().begin(cluster, span)
@@ -120,11 +167,12 @@ class Orders(Moving, Desks):
 
     def cast(self) -> Sequence[Client]:
         hasty = [Hasty(self) for _ in range(self.rng.choice((0, 1, 2)))]
-        return [*(Speaker(self, client.client_id) for client in super().cast()), *hasty]
+        impatient = [Impatient(self) for _ in range(self.impatient)]
+        return [*(Speaker(self, client.client_id) for client in super().cast()), *hasty, *impatient]
 
     def counts(self) -> dict[str, int]:
         return super().counts() | {
-            "topic_moves": self.topic_moves, "order_changes": self.order_changes,
+            "topic_moves": self.topic_moves, "order_changes": self.order_changes, "repeats": self.repeats,
             "ordered": sum(map(len, self._sequences(A))),
         }  # fmt: skip
 

@@ -107,7 +107,7 @@ class Town:
             "t.publish": ("b/_topics", [put(destination="topic:t"), {"b": 1 << 50}, {"a": 7}]),
             "t.table": ("b/_topics", [[[5, "topic:x"]], [3]]),
             "t.placed": ("b/_topics", [{"a/x": 1}, False]),
-            "t.opens": ("b/_topics", ["b/topic:x", [PUT], True, [["a/x", "a#1"]]]),
+            "t.opens": ("b/_topics", ["b/topic:x", [PUT], True, [["a/x", "a#1"]], [["p", [1, 1]]]]),
             "t.run": ("b/topic:home", [put(destination="topic:home"), [b"1", b"2"], [["i", b""], ["j", b""]]]),
             "t.seen": ("b/_topics", [[5]]),
             "m.page": ("b/queue:far", [[[ROW.head, ROW.body, True]], [["p", [1, 1]]], 1, 2, 0]),
@@ -245,6 +245,15 @@ def test_values_that_fit_and_make_no_sense_end_nothing(type_, payload):
         town = Town()
         town.hear(type_, msgpack.packb(payload), agent)
         town.goes_on()
+
+
+@pytest.mark.parametrize("ranges", [[1], [2, 1], [1, 2, 3], [-1, 1], ["x", 1]])
+def test_what_producers_have_sent_is_ranges(ranges):
+    town = Town()
+    for type_, values in ("t.opens", ["b/topic:x", [], True, []]), ("m.page", [[]]):
+        with pytest.raises(PeerError, match="producers"):
+            town.hear(type_, msgpack.packb([*values, [["p", ranges]]]), town.honest()[type_][0])
+    town.goes_on()
 
 
 def test_a_dispatch_that_nobody_has_asked_for_ends_nothing():

@@ -12,6 +12,7 @@ from mombroker.broker.groups.deeds import Deeds
 from mombroker.broker.queue.arrival import Arrival
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
+from mombroker.broker.queue.dedup import Dedup
 from mombroker.broker.queue.departure import Departure
 from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.queue import Queue
@@ -155,6 +156,12 @@ CONTROLS = {
     "a new home of a topic that does not wait": Control("orders", orders.two_homes, (1, 2, 3)),
     "opened when a move is decided": Control(
         "orders", partial(replaced, TopicDeparture, "decided", orders.opened_at_the_decision), (52, 79, 96)
+    ),
+    "a repeat that gets another place": Control(
+        "orders", partial(replaced, Topic, "_fresh", orders.placed_again), (19, 36, 10)
+    ),
+    "a new home of a topic that knows no repeat": Control(
+        "orders", partial(replaced, Dedup, "pages", orders.tells_nothing), (22, 36, 2)
     ),
     "no wait behind what is in total order": Control(
         "orders", partial(replaced, Handlers, "in_turn", orders.no_wait), (1, 2, 3)

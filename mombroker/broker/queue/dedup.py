@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgpack
 
@@ -15,6 +15,8 @@ from mombroker.core.transaction import Transaction
 MAX_PRODUCERS = 10_000  # of one destination; the one that was silent for longest is forgotten
 MAX_RANGES = 64  # of counters; then the lowest is forgotten: better one message twice than one never
 PRODUCERS = "u"
+ROWS_ARE = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
+PAGE = 100  # producers that are told to a new home in one piece
 
 
 class Dedup:
@@ -53,6 +55,12 @@ class Dedup:
             else:
                 merged += [first, last]
         self.adopt(producer, merged[-2 * MAX_RANGES :])
+
+    def pages(self) -> Iterator[list[tuple[str, list[int]]]]:
+        """All that it has, for a new home."""
+        seen = [(producer, ranges) for producer, (_, ranges) in self.seen.items()]
+        for at in range(0, len(seen), PAGE):
+            yield seen[at : at + PAGE]
 
     def fresh(self, producer: str, counter: int) -> bool:
         """False for a repeat."""

@@ -18,7 +18,6 @@ from mombroker.core.words import many
 ASKED, WAITS, SENDS, POLLS, TURNS, ENDS, LINGERS = range(7)  # how far it has come
 PAGE_BYTES = 256 << 10
 WINDOW = 16  # pages without a receipt
-PRODUCERS = 100  # in a page
 MOVING = "it moves to another server"
 
 
@@ -262,9 +261,8 @@ class Departure:
     def _send_all(self) -> None:
         """What was sent to this home is on its way to the new one."""
         queue = self.queue
-        seen = [(producer, ranges) for producer, (_, ranges) in queue.dedup.seen.items()]
-        for at in range(0, len(seen), PRODUCERS):
-            queue.post(self.to, Page(producers=seen[at : at + PRODUCERS]))
+        for page in queue.dedup.pages():
+            queue.post(self.to, Page(producers=page))
         self._send(Page(step=ENDED))
 
     def shown(self) -> str:

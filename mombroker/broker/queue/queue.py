@@ -17,7 +17,7 @@ from mombroker.broker.queue.browser import Browser
 from mombroker.broker.queue.consumer import Consumer
 from mombroker.broker.queue.consumers import Consumers
 from mombroker.broker.queue.dead_letter import EXPIRED, DeadLetters
-from mombroker.broker.queue.dedup import PRODUCERS, Dedup
+from mombroker.broker.queue.dedup import ROWS_ARE, Dedup
 from mombroker.broker.queue.departure import ASKED, Departure
 from mombroker.broker.queue.dispatch import Dispatcher
 from mombroker.broker.queue.expiry import Expiry
@@ -57,7 +57,7 @@ class Queue(Native):
 
     path: ClassVar[str] = "mombroker.agents.queue:Queue"
     deletable = True
-    rows_are = {PRODUCERS: "what a producer has sent, of which a repeat is not noticed now, in the duplicate list of"}
+    rows_are = ROWS_ARE
     one_lane: ClassVar[int | None] = None  # of all messages, if their priorities do not count
     by_topic: ClassVar[bool] = False  # may it have messages of several destinations? Then see producer_of
 

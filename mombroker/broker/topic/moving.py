@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
 from mombroker.broker.protocol import Opens, Passed, Ready
+from mombroker.broker.queue.dedup import Dedup
 from mombroker.broker.queue.item import QueuedMessage
 from mombroker.broker.topic.delays import Delays
 from mombroker.broker.wire import pack
@@ -31,6 +32,8 @@ class Topic(Protocol):
     delays: Delays | None
     move: Any
 
+    @property
+    def dedup(self) -> Dedup: ...
     def post(self, to: str, note: Any) -> None: ...
     def flush(self) -> None: ...
     def flush_parts(self, parts: list[tuple[Any, Any]]) -> None: ...
@@ -112,6 +115,8 @@ class TopicDeparture:
             topic.natives.post(f"{me}/_clients", topic.id, Passed(self.to))
         elif not self.waits:
             self.phase = GIVES
+            for page in topic.dedup.pages():
+                topic.post(self.to, Opens(self.to, more=True, producers=page))
             topic.flush()
             if topic.delays is None:
                 self._open()

@@ -16,6 +16,7 @@ from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
 from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Run, Taken, Undeliverable
 from mombroker.broker.queue.dead_letter import dead_letter
+from mombroker.broker.queue.dedup import ROWS_ARE, Dedup
 from mombroker.broker.queue.movable import CLOSED
 from mombroker.broker.queue.schedule import DELAYED
 from mombroker.broker.topic.delays import Delays
@@ -66,19 +67,22 @@ class Topic(Native):
 
     told     by server and publisher, the number of its last message that was sent on, or waits until it is due
     delays   what is not due yet, if there was such
+    dedup    what its producers have published here; made when it is needed
     move     its way to another server, or from one; or its end
     """
 
     path: ClassVar[str] = "mombroker.agents.topic:Topic"
     deletable = True
+    rows_are = ROWS_ARE
 
-    __slots__ = ("service", "name", "told", "delays", "move")
+    __slots__ = ("service", "name", "told", "delays", "move", "_dedup")
 
     def __init__(self, service: Service, id: str, state: bytes = b""):
         super().__init__(service.natives, id)
         self.service, self.name = service, id[id.index("/") + 1 :]
         self.told: dict[str, dict[str, int]] = {}
         self.delays: Delays | None = None
+        self._dedup: Dedup | None = None
         self.move: TopicDeparture | TopicArrival | TopicEnd | None = None
         if state:
             way, *rest = msgpack.unpackb(state)
@@ -105,6 +109,12 @@ class Topic(Native):
         return self.service.shown(self.name)
 
     @property
+    def dedup(self) -> Dedup:
+        if self._dedup is None:
+            self._dedup = Dedup(self.tx, self.id)
+        return self._dedup
+
+    @property
     def open(self) -> bool:
         return self.move is None or isinstance(self.move, TopicDeparture)
 
@@ -120,20 +130,24 @@ class Topic(Native):
         if not self.open:
             raise UnknownName(self.awaited)
         first = messages[0]
+        fresh = self._fresh(messages) if first.producer else messages
         if first.expires or first.due:
-            messages = [message.copy() for message in messages]
-            for message in messages:
+            for message in [each.copy() for each in fresh]:
                 self.service.set_by_our_clock(message, envelope)
                 if message.due > self.tx.now:
                     self._delay(message, envelope.source, f"{envelope.origin}#{envelope.number}")
                 else:
                     message.due = 0  # nobody waits any more, by whatever clock
                     self._send_out(message)
-        else:
-            self._send_out(*messages)
+        elif fresh:
+            self._send_out(*fresh)
         self.told.setdefault(envelope.origin, {})[envelope.source] = envelope.number
         self.turns.work -= len(messages) - 1
         self.touch()
+
+    def _fresh(self, messages: list[ClientMessage]) -> list[ClientMessage]:
+        """Without what producers repeat."""
+        return [each for each in messages if self.dedup.fresh(each.producer, each.counter)]
 
     def _delay(self, message: ClientMessage, source: str, id: str) -> None:
         if self.delays is None:
@@ -282,7 +296,9 @@ class Topic(Native):
             self.move.passed(home_of(message.source))
 
     def opened(self, note: Opens, envelope: Message) -> None:
-        """The former home has placed all that has come to it, or gives what is not due yet."""
+        """The former home has placed all that has come to it, or gives what it knows, and what is not due yet."""
+        for producer, ranges in note.producers:
+            self.dedup.merge(producer, ranges)
         nobody = ("", "")  # an older home does not say it
         for message, (source, id) in zip(note.later, [*note.sources, *repeat(nobody, len(note.later))], strict=False):
             self.service.set_by_our_clock(message, envelope)

@@ -101,6 +101,76 @@ def test_each_message_of_a_run_is_a_dead_letter_where_the_topic_is_gone():
     assert len(client.refusals) == 2 and b.ask("b", "status")["dead_letters"] == 2
 
 
+@pytest.mark.parametrize("crashed", ["", "b", "a", "ab"])
+@pytest.mark.parametrize("again", "abc")
+def test_what_a_client_repeats_has_one_place_whoever_it_is_connected_to_and_whoever_has_crashed(crashed, again):
+    """It has lost its connection to a before the receipt."""
+    b = bus()
+    readers = [b.connect(at).subscribe("s", T) for at in "abc" if at not in crashed]
+    b.cut("a", "b")
+    b.connect("a").send(T, "1", dedup=("p", 1), receipt="r").close()
+    for down in crashed:
+        b.crash(down)
+    for down in crashed:
+        up(b, down)
+    b.connect("c").send(T, "2", dedup=("q", 1))
+    b.join("a", "b")
+    b.pump()
+    client = b.connect(again).send(T, "1", dedup=("p", 1), receipt="r").send(T, "3", dedup=("p", 2), receipt="s")
+    assert receipts(client) == ["r", "s"]
+    assert all(each.texts == readers[0].texts for each in readers)
+    assert sorted(readers[0].texts) == ["1", "2", "3"]
+
+
+def test_what_comes_late_by_the_former_server_of_a_client_is_the_repeat():
+    b = bus()
+    reader = b.connect("c").subscribe("s", T)
+    b.cut("a", "b")
+    former = b.connect("a").send(T, "1", "1", dedup=("p", 1)).do(
+        Transact([replace(each, dedup=("p", 2)) for each in sends("2")], "t"), *sends("other", to=Q)
+    )  # fmt: skip
+    again = b.connect("c")
+    again.do(Transact([replace(each, dedup=("p", at)) for at, each in enumerate(sends("1", "2", "3"), 1)], "t"))
+    assert receipts(former) == [] and receipts(again) == ["t"] and reader.texts == ["1", "2", "3"]
+    b.join("a", "b")
+    b.pump()
+    assert receipts(former) == ["t", "other"] and reader.texts == ["1", "2", "3"]
+
+
+def test_a_repeat_of_what_is_not_due_is_dropped_and_so_is_one_in_a_run():
+    b = bus()
+    reader = b.connect("c").subscribe("s", T)
+    client = b.connect("a")
+    for _ in range(2):
+        client.send(T, "late", dedup=("p", 1), delay=10**9, receipt="r")
+        client.do(SendRun(Send(T, b"", shown=T, dedup=("p", 2)), [b"run", b"run"], ["1", "2"]))
+    b.later(2)
+    assert reader.texts == ["run", "late"] and receipts(client) == ["r", "1", "2"] * 2
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_new_home_of_a_topic_knows_what_the_former_one_has_had(delayed):
+    b = bus()
+    client, reader = b.connect("a"), b.connect("c").subscribe("s", T)
+    for n in range(250):
+        client.send(T, "x", dedup=(f"p{n}", 1), pump=False)
+    b.pump()
+    client.send(T, "late", dedup=("p0", 2), delay=10**9 * delayed)
+    b.ask("b", "move_topic", destination=T, to="c")
+    b.pump()
+    b.reboot("c")
+    b.pump()
+    reader = b.connect("a").subscribe("s", T)
+    for n in range(250):
+        client.send(T, "x", dedup=(f"p{n}", 1), pump=False)
+    client.send(T, "late", "new", dedup=("p0", 2)).send(T, "new", dedup=("p0", 3))
+    b.later(2)
+    assert reader.texts == (["new", "late"] if delayed else ["new"])
+    b.ask("c", "delete_topic", destination=T)
+    b.pump()
+    assert not [row for at in "bc" for row in b.stores[at].disk.items.values() if row.agent.endswith(T)]
+
+
 def test_at_the_home_of_the_topic_nothing_waits():
     b = bus(home="a")
     client = b.connect("a").do(*sends("1"), pump=False)
