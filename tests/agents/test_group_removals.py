@@ -1,6 +1,7 @@
 """Groups that are removed and made again, and who has asked in vain to be a member."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -186,6 +187,11 @@ class Founds:
     group: str
 
 
+@notification
+class Quits:
+    group: str
+
+
 class Asks(Ledger):
     """It may say something in other groups, too, and is told nothing before that has its place."""
 
@@ -198,6 +204,10 @@ class Asks(Ledger):
     @reacts
     def founds(self, note: Founds) -> None:
         self.join(note.group)
+
+    @reacts
+    def quits(self, note: Quits) -> None:
+        self.leave(note.group)
 
 
 @pytest.mark.parametrize("what", ["join", "join leave"])
@@ -274,6 +284,56 @@ def test_a_page_of_a_state_of_a_former_group_elsewhere_is_nothing_to_the_new_one
     page = State("g", 2, ["c/x"], b"", 1, False, 7, home=said)
     States.comes(states, Message("a", 1, "a/y", ("c/_groups",), page.wire, page.pack()))
     assert pages == ([page] if taken else []) and told == [Got(7, "c/x", 2 if taken else ALL)]
+
+
+def unsaid(states: States) -> None:
+    """An older program does not say of which home's view a word is."""
+    states.busy = [(agent, replace(note, home="")) for agent, note in states.busy]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_who_waits_for_a_state_of_a_former_group_elsewhere_gives_up_no_wait_in_the_new_one(monkeypatch, older):
+    """g is to give z a state in view 4, waits for one itself in another group, and says so. It is cut off and put out
+    before z hears that; by then z waits for y in view 4 of the new group. `older`: g does not say of which home's view
+    it is."""
+    if older:
+        step = States.step
+        monkeypatch.setattr(States, "step", lambda states: [unsaid(states), step(states)][1])
+    bus = Bus({"a/x": Ledger, "b/y": Ledger, "c/g": Asks, "d/z": Ledger, "e/h": Asks, "f/p": Asks})
+    for agent, note in (("p", Founds("other")), ("h", Founds("other")), ("p", Quits("other"))):
+        bus.send(agent, note)
+        bus.settle()
+    for each, what in (("y", "join"), ("g", "join"), ("y", "leave")):
+        told(bus, each, what)
+    bus.cut("c", "e")
+    bus.send("g", Founds("other"), server="c")
+    bus.advance(1)
+    bus.cut("c", "d")
+    bus.send("z", Do("join"), server="d")
+    bus.advance(1)
+    for other in "abf":
+        bus.cut("c", other)
+    bus.ask("exclude_member", server="b", group="ledger", agent="c/g")
+    bus.advance(1)
+    bus.ask("remove_group", server="b", group="ledger")
+    bus.advance(1)
+    for each, what in (("x", "join"), ("y", "join"), ("x", "leave")):
+        bus.send(each, Do(what), server={"x": "a", "y": "b"}[each])
+        bus.advance(1)
+    bus.cut("b", "d")
+    bus.send("z", Do("join"), server="d")
+    bus.advance(1)
+    bus.heal("c", "d")
+    bus.advance(0.2)
+    for one, other in (("b", "d"), ("c", "a"), ("c", "b"), ("c", "e"), ("c", "f")):
+        bus.heal(one, other)
+    bus.settle()
+    bus.advance(5)
+    both = ["b/y", "d/z"]
+    new = [[4, both], [5, ["b/y"]], [6, both]] if older else [[4, both]]
+    assert [view[:2] for view in bus.state("y")["views"]][4:] == [[3, ["b/y"]], *new]
+    assert [view[:2] for view in bus.state("z")["views"]] == [[5, ["d/z"]], [6, []], new[-1]]
+    bus.check()
 
 
 def test_who_has_not_heard_that_a_group_is_gone_is_told_when_it_sends_something_there():

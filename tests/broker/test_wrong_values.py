@@ -121,7 +121,7 @@ class Town:
             "g.ack": ("b/group:g", [1, {"a/x": 5}]), "g.stable": ("b/_groups", ["g", 1, {"a/x": 5}]),
             "g.got": ("b/_groups", [7, "a/x", 1]), "g.ended": ("b/_groups", ["b/group:g", "b/clerk", True, 1, 0]),
             "mom.NotDelivered": ("b/clerk", ["g", f"{AGENTS}.Count", b"\x90", "no"]),
-            "g.busy": ("b/_groups", ["g", 1, ["b/clerk"]]),
+            "g.busy": ("b/_groups", ["g", 1, ["b/clerk"], "b/group:g"]),
             "g.state": ("b/_groups", ["g", 1, ["b/clerk"], b"x", 0, True, 7, "rows", "k", "b/group:g"]),
             "g.view": ("b/clerk", ["g", 1, ["b/clerk"], ["b/clerk"], ["a/x"], "a/y", ["b/clerk"], {"a/y": 1}, {}, 0]),
             "g.cast": ("b/clerk", ["g", 1, "a/x", f"{AGENTS}.Count", b"\x90", 1, {"a/x": 1}, 1, 1, "b/group:g"]),

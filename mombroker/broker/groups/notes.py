@@ -145,12 +145,14 @@ class Placed(GroupNote):
 
 @dataclass(slots=True)
 class Busy(GroupNote):
-    """Who is to give members a state, as of the beginning of a view, waits for one itself: they had better not wait."""
+    """Who is to give members a state, as of the beginning of a view, waits for one itself: they had better not wait.
+    `home`: as in State."""
 
     wire = "g.busy"
     group: str
     number: Count
     to: list[str]
+    home: str = ""
 
     def agents(self) -> list[str]:
         return self.to

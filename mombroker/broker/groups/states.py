@@ -176,7 +176,7 @@ class States:
             mine.lacks = view.number if view.giver not in ("", agent) else 0
         mine.settled = not mine.lacks
         if view.giver == agent and any(each.lacks for each in self.members.all() if each.agent == agent):
-            self.busy += [(each, Busy(group, view.number, [each])) for each in view.lacking if each > agent]
+            self.busy += [(each, Busy(group, view.number, [each], mine.home)) for each in view.lacking if each > agent]
 
     def _keeps(self, mine: Membership, view: View) -> bool:
         """It has a state, or all of one, which its home has not heard, and another one is to give it the same: it goes
@@ -221,7 +221,7 @@ class States:
             mine = self.members.find(note.group, agent)
             if mine is None or self.comings.is_begun((agent, note.group, note.number)):
                 continue
-            if mine.lacks == note.number:
+            if mine.lacks == note.number and note.home in ("", mine.home):
                 self._gives_up(mine)
 
     def _gives_up(self, mine: Membership) -> None:
@@ -242,7 +242,8 @@ class States:
         if type(note) is not Viewed:
             return
         if note.giver == agent:
-            self.busy += [(each, Busy(note.group, note.number, [each])) for each in note.lacking if each != agent]
+            others = [each for each in note.lacking if each != agent]
+            self.busy += [(each, Busy(note.group, note.number, [each], message.source)) for each in others]
         mine = self.members.find(note.group, agent)
         if mine is not None and mine.lacks == note.number:
             self.comings.forget(agent, note.group, note.number)
