@@ -98,7 +98,7 @@ def stepping(patch, step):
 
 
 def dying(target, at):
-    """A compaction that is killed at a step; its exit code is 0 where it has less. For a process of its own."""
+    """A compaction that is killed at a step, in a process of its own."""
     from mombroker.admin.analysis.export import compact
 
     steps = iter(range(at))
@@ -106,27 +106,51 @@ def dying(target, at):
     list(compact(target, 0.0))
 
 
-def test_a_compaction_that_is_killed_at_any_step_shows_every_record_once(days, tmp_path):
+def content(target):
+    return {path.relative_to(target): path.read_bytes() for path in sorted(target.rglob("*")) if path.is_file()}
+
+
+def test_a_compaction_that_is_killed_at_any_step_shows_every_record_once(days, tmp_path, monkeypatch):
+    """What one that is killed leaves is what the disk has at that step: of each state a copy is judged once."""
+    from mombroker.admin.analysis.export import compact
+
     target, stores = days
-    wanted, small = expected(stores), len(files.every(target))
-    forking, seen = multiprocessing.get_context("forkserver"), set()
-    forking.set_forkserver_preload(["tests.admin.analysis.test_compaction", "mombroker.admin.analysis.export"])
-    for at in range(1000):
-        copied = tmp_path / f"{at}"
-        shutil.copytree(target, copied)
-        process = forking.Process(target=dying, args=(copied, at))
-        process.start()
-        process.join()
+    wanted, small, begun = expected(stores), len(files.every(target)), tmp_path / "begun"
+    shutil.copytree(target, begun)
+    steps, copies = [], []  # what the disk has at each step; a copy of each that is new
+
+    def kept(_):
+        if (now := content(target)) not in steps:
+            copies.append(tmp_path / f"{len(steps)}")
+            shutil.copytree(target, copies[-1])
+        steps.append(now)
+
+    with monkeypatch.context() as patch:
+        stepping(patch.setattr, kept)
+        list(compact(target, 0.0))
+    kept("ended")
+    seen = set()
+    for copied in copies:
         chosen, spare = files.cover(files.every(copied))
         seen.add((len(chosen), len(spare)))
         assert keys(copied) == wanted and files.holes(copied) == []
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -signal.SIGKILL
         run(stores, copied)  # whatever comes next finds nothing to mourn
         assert keys(copied) == wanted and not list(copied.rglob(f"*{files.DRAFT}"))
-        shutil.rmtree(copied)
-    assert at > 20 and spare == [] and (small, 0) in seen and len(seen) > 5, (at, seen)
+    assert len(steps) > 20 and spare == [] and (small, 0) in seen and len(seen) > 5, (len(steps), seen)
+    killed(begun, steps, tmp_path)
+
+
+def killed(begun, steps, tmp_path):
+    """Some processes are killed indeed, and leave what the copies of those steps have."""
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(["tests.admin.analysis.test_compaction", "mombroker.admin.analysis.export"])
+    for at in range(5, len(steps), len(steps) // 4):
+        copied = tmp_path / f"killed-{at}"
+        shutil.copytree(begun, copied)
+        process = forking.Process(target=dying, args=(copied, at))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL and content(copied) == steps[at]
 
 
 def test_who_reads_while_a_compaction_is_under_way_has_every_record_once(days, monkeypatch):
