@@ -29,12 +29,12 @@ CONTROLS = {
         fakes.ResendsUncommitted,
         partial(replaced, Link, "acknowledged", fakes.ResendsUncommitted.believing),
         STORM,
-        (1, 3, 4),
+        (3, 1, 4),
     ),
     "handshake tells the received number in memory": Control(
         Node, partial(replaced, Link, "numbers", fakes.remembering), STORM, (1, 3, 5)
     ),
-    "duplicate acknowledged from memory": Control(fakes.AcknowledgesFromMemory, nullcontext, STORM, (4, 5, 6)),
+    "duplicate acknowledged from memory": Control(fakes.AcknowledgesFromMemory, nullcontext, STORM, (6, 5, 4)),
     "received packets blocked by a full out-queue": Control(fakes.Blocked, nullcontext, CALM, (0, 1, 3)),
     "acknowledgements behind paused data": Control(
         Node, partial(replaced, Link, "frames", fakes.behind_data), CALM, (0, 1, 3)

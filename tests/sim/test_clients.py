@@ -16,23 +16,25 @@ from tests.fakes_bus import replaced
 from tests.fakes_clients import paced
 
 SEEDS = {
-    "everything": 8,
+    "everything": 6,
     "queues": 5,
     "pulls": 5,
     "moves": 5,
-    "desks": 5,
+    "desks": 4,
     "orders": 5,
+    "guards": 4,
+    "heirs": 5,
     "openings": 6,
     "choices": 4,
     "enduringly": 5,
-    "joins": 3,
+    "joins": 2,
     "revisions": 5,
     "moving-pulls": 5,
     "rounds": 9,
     "moving-desks": 5,
     "moving-sources": 5,
     "protocols": 5,
-    "moving-heirs": 5,
+    "moving-heirs": 3,
 }  # of the others, each about one promise, 8
 
 
