@@ -171,7 +171,10 @@ class Search:
         return self.weights @ came, self.weights @ left
 
     def _beyond(self, sums: np.ndarray, place: int, size: int) -> float:
-        return float(self._kept(sums, [(place, place + size)])[1][0])
+        """The copies between servers that are not in this run; as `_kept`, for one alone."""
+        a, b, whole = place, place + size, sums[-1, -1]
+        own = sums[b, b] - sums[a, b] - sums[b, a] + sums[a, a]
+        return float(whole - (sums[b, -1] - sums[a, -1]) - (sums[-1, b] - sums[-1, a]) + own)
 
     def _members_of(self, domains: Domains) -> dict[int, list[int]]:
         at: dict[int, list[int]] = {server: [] for server in range(self.size)}
