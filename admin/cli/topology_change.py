@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mombroker.admin.cli import options
-from mombroker.admin.cli.following import wait_for, when_they_run
+from mombroker.admin.cli.following import PATIENCE_S, wait_for, when_they_run
 from mombroker.admin.cli.output import Target, echo_json, form_option, new_topology, output_options, show
 from mombroker.admin.cli.renewing import Applied
 from mombroker.core.errors import MomError
+from mombroker.core.topology import listed
 from mombroker.net.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -64,8 +65,17 @@ def plan(file: Path, current: Path | None, drop: bool, detailed: bool, output: s
 @DROP
 @options.yes_option
 @click.option("--no-wait", "wait", is_flag=True, flag_value=False, default=True, help="Do not wait for its end.")
+@click.option(
+    "--timeout",
+    type=options.Seconds(min=0),
+    default=PATIENCE_S,
+    show_default=True,
+    help="Wait at most so many seconds for new servers to be started, and as many for the end.",
+)
 @form_option("table")
-def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bool, output: str) -> None:
+def apply_plan(
+    file: Path, current: Path | None, drop: bool, yes: bool, wait: bool, timeout: float, output: str
+) -> None:
     """Have the bus go by the topology in FILE. Shows the plan, and asks.
 
     The registry decides it, and all servers are told in one multicast: nobody pauses for addresses, policies, declared
@@ -77,11 +87,14 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     dies meanwhile is only waited for: `mom topology status` tells. Asked again, it waits for the end, too.
 
     New servers that are to be in domains which change are attached first, which pauses nobody; once they have been
-    started, the domains change. What was cut short in between goes on when FILE is applied again.
+    started, the domains change. It says whom it waits for. What was cut short in between, by --timeout or Ctrl-C, goes
+    on when FILE is applied again.
 
     A server that leaves must hold nothing, or it is refused with what there is. With --drop it leaves all the same:
     its queues, subscriptions and agents are gone, their names are free again everywhere, its clients are sent away,
     and what is sent to it from then on is a dead letter where it comes from.
+
+    Exit code 5 if it is not over within the timeout.
 
     \b
     Example:
@@ -98,7 +111,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
     if output != "json":
         _tell(found)
     if not found.lines or found.under_way:
-        _nothing_more(applied, stand, wanted, found, wait, output)
+        _nothing_more(applied, stand, wanted, found, timeout if wait else None, output)
         return
     asked = next(stands.answering(stand, stand.topology.registry), None)
     if asked is None:
@@ -116,13 +129,16 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         except NoAnswer as error:
             raise MomError(f"{error}; it may be done all the same: `mom topology history` tells") from None
 
-    number, newcomers = stand.number, [name for name in found.needed if not stand.servers[name].number]
+    number, newcomers = stand.number, _joined(stand, found)
     if found.first is not None:
         newcomers = list(found.change.newcomers)
         number = change(found.first, number)["revision"]
         applied.renew(number)
     if newcomers and wait:
-        done = when_they_run(lambda: change(wanted, number), ", ".join(newcomers))
+        goes_on = (
+            f"revision {number} is in force, with {listed(newcomers, 12)}: start what is not, and apply {file} again"
+        )
+        done = when_they_run(stand.topology, newcomers, lambda: change(wanted, number), goes_on, timeout)
     elif found.first is not None:
         click.echo(f"revision {number} is in force: start {', '.join(newcomers)}, and apply {file} again")
         return
@@ -130,7 +146,7 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         done = change(wanted, number)
     applied.renew(done["revision"])
     if done.get("begun") and wait:
-        wait_for(_at_hand(stand, wanted), done["revision"])
+        wait_for(_at_hand(stand, wanted), done["revision"], timeout)
     if output == "json":
         echo_json({"revision": done["revision"], "changes": found.lines, "over": wait or not done.get("begun")})
     elif done.get("begun") and not wait:
@@ -139,17 +155,32 @@ def apply_plan(file: Path, current: Path | None, drop: bool, yes: bool, wait: bo
         click.echo(f"revision {done['revision']} is in force")
 
 
-def _nothing_more(applied: Applied, stand: "Stand", wanted: "Topology", found: "Plan", wait: bool, output: str) -> None:
-    """What is wanted is in force, or about to be: a change that is under way is waited for, as by who began it."""
+def _joined(stand: "Stand", found: "Plan") -> list[str]:
+    """The servers that a change needs, that have joined the bus and were not started yet."""
+    from mombroker.admin.topology import under_way
+
+    if not (unseen := [name for name in found.needed if not stand.servers[name].number]):
+        return []
+    silent = {name: seen.why for name, seen in stand.servers.items() if seen.why}
+    joining = under_way.joining(under_way.statuses(stand.topology, silent))
+    return [name for name in unseen if name in joining]
+
+
+def _nothing_more(
+    applied: Applied, stand: "Stand", wanted: "Topology", found: "Plan", timeout: float | None, output: str
+) -> None:
+    """What is wanted is in force, or about to be: a change that is under way is waited for, as by who began it, unless
+    `timeout` is None."""
     if found.refused:
         raise MomError(f"this cannot be applied now: {found.refused}")
     number = found.under_way or stand.number
     applied.renew(number)
-    if found.under_way and wait:
-        wait_for(_at_hand(stand, wanted), number)
+    if found.under_way and timeout is not None:
+        wait_for(_at_hand(stand, wanted), number, timeout)
     if output == "json":
-        echo_json({"revision": number, "changes": found.lines, **({"over": wait} if found.under_way else {})})
-    elif found.under_way and wait:
+        over = {"over": timeout is not None} if found.under_way else {}
+        echo_json({"revision": number, "changes": found.lines, **over})
+    elif found.under_way and timeout is not None:
         click.echo(f"revision {number} is in force")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import Any
 
 from mombroker.admin.topology.stand import PATIENCE_S, of_all
@@ -84,11 +85,14 @@ def follow(
     moved: Callable[[int, int], None],
     say: Callable[[str], None],
     patience: float = 5.0,
+    timeout: float = inf,
     sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Until revision `number` is in force on all servers that answer. `moved` hears how many have it, of how many;
-    after each `patience` seconds without a move `say` hears what is waited for."""
-    most, still = -1, 0.0
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Until revision `number` is in force on all servers that answer; False if it is not within `timeout` seconds.
+    `moved` hears how many have it, of how many; after each `patience` seconds without a move `say` hears what is waited
+    for."""
+    most, still, end = -1, 0.0, clock() + timeout
     while True:
         rows = statuses(topology)
         known = [row for row in rows if row["phase"] not in (UNKNOWN, JOINING)]
@@ -96,7 +100,7 @@ def follow(
         over = not any(row["bus"] or row["phase"] for row in known)
         if known and have == len(known) and over:
             moved(have, len(rows))
-            return
+            return True
         if have != most:
             most, still = have, 0.0
             moved(have, len(rows))
@@ -104,4 +108,6 @@ def follow(
             still = 0.0
             for line in waits(rows):
                 say(line)
+        if clock() >= end:
+            return False
         sleep(POLL_S)
