@@ -9,6 +9,8 @@ from mombroker.admin.topology.front import changed, dominates  # noqa: E402
 from mombroker.core import layouts  # noqa: E402
 from tests.admin import annealing, shapes  # noqa: E402
 
+KINDS = ("hierarchy", "star", "multicast")  # nested groups, a hub, and messages for several; the rest is long
+
 
 def judged(shape, number, steps, refined, count=0):
     """The front has a proposal within 1.1 of the best of annealing, whatever a packet weighs; and nothing is to be
@@ -31,7 +33,9 @@ def judged(shape, number, steps, refined, count=0):
     return worst
 
 
-@pytest.mark.parametrize("shape", shapes.SHAPES)
+@pytest.mark.parametrize(
+    "shape", [each if each in KINDS else pytest.param(each, marks=pytest.mark.long) for each in shapes.SHAPES]
+)
 def test_the_front_holds_what_annealing_finds(shape):
     judged(shape, 0, 1500, 4, 10)
 

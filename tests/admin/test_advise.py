@@ -448,9 +448,9 @@ def results(found, back=None):
 
 
 @pytest.mark.parametrize("shape, number, layout", [
-    ("hierarchy", 0, "flat"), ("multicast", 1, "bus"), ("clients", 3, "flat"), *(
+    ("hierarchy", 0, "flat"), ("clients", 3, "flat"), *(
         pytest.param(*case, marks=pytest.mark.long)
-        for case in (("hierarchy", 0, "bus"), ("multicast", 1, "flat"), ("clients", 3, "bus"))
+        for case in (("hierarchy", 0, "bus"), ("multicast", 1, "flat"), ("multicast", 1, "bus"), ("clients", 3, "bus"))
     )
 ])  # fmt: skip
 def test_names_and_the_order_of_a_file_change_nothing(shape, number, layout):
