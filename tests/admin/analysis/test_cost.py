@@ -113,7 +113,9 @@ def test_the_whole_report_adds_up(recorded, figures):
     ]
 
 
-@pytest.mark.parametrize("backend", ["daisy", "overlay", pytest.param("rst", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "backend", ["daisy", *(pytest.param(each, marks=pytest.mark.long) for each in ("overlay", "rst"))]
+)
 def test_the_parts_and_the_rest_are_the_whole_and_the_rest_is_the_time_before_the_last_relay(
     spark, arrow, tmp_path, backend
 ):

@@ -28,7 +28,11 @@ def gone(target, server, *which):
     return files.ranges([(file.lo, file.hi) for file in chosen])
 
 
-@pytest.mark.parametrize("which", [(0,), (2,), (-1,), (0, -1), (1, 2), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "which",
+    [(0,), (-1,), (1, 2), (0, 1, 2, 3), *(pytest.param(each, marks=pytest.mark.long) for each in ((2,), (0, -1)))],
+    ids=str,
+)
 def test_records_that_were_exported_and_are_gone_are_named_and_the_export_is_not_clean(which, stores, tmp_path, played):
     for share in (0.2, 0.4, 0.7, 1.0):
         run({server: Upto(reader, share) for server, reader in stores.items()}, tmp_path)
