@@ -154,3 +154,28 @@ def test_who_misses_the_view_that_it_joins_with_by_a_loss_begins_with_no_later_o
     told(bus, "c/y", "join")
     told(bus, "b/x", "cast", "two")
     assert bus.fields("c/y")["views"][1:] == [[5, ["b/x", "b/w", "c/y"]]] and bus.fields("c/y")["heard"] == ["two"]
+
+
+@pytest.mark.parametrize(
+    "domains, home, router, by", [({"x": "abc", "y": "cde"}, "b", "c", "a"), ({"x": "bcd", "y": "dae"}, "b", "d", "c")]
+)
+def test_what_a_home_has_sent_comes_before_the_word_that_it_is_lost(domains, home, router, by):
+    """Its VIEW, with which e joins, waits at the router for its way to e. The registry a is in the home's domain, so
+    the word goes by the router, too; or beside e, which holds it, since the router has asked for it behind the VIEW."""
+    bus = Bus(topology(domains, {f"{home}/x": f"{HERE}:Member", "e/y": f"{HERE}:Member"}))
+    bus.pump()
+    told(bus, f"{home}/x", "join")
+    bus.cut(router, home)
+    told(bus, "e/y", "join")
+    bus.cut(router, "e")
+    bus.join(router, home)
+    bus.pump()
+    assert bus.fields(f"{home}/x")["views"][1:] == [[2, [f"{home}/x", "e/y"]]] and bus.fields("e/y")["views"] == []
+    bus.crash(home)
+    bus.ask(by, "lose", servers=[home], domain="x", epoch=1)
+    members: Any = bus.servers["e"].clients.members
+    assert bus.servers["a"].lost.decided(home) and not bus.servers["e"].lost.decided(home)
+    bus.join(router, "e")
+    bus.pump()
+    assert bus.servers["e"].lost.decided(home) and members.all() == []
+    assert bus.fields("e/y")["views"] == [[2, [f"{home}/x", "e/y"]], [3, []]]
