@@ -12,7 +12,19 @@ from mombroker.core import revision
 from mombroker.core.batch import Reader
 from mombroker.core.dead_letters import DEAD, LETTERS
 from mombroker.core.ids import home_of
-from mombroker.core.meta import HISTORY, HOME, NAME, ORDER, PERMISSION, POLICY, REVISION, TOPIC, TOPOLOGY, USER
+from mombroker.core.meta import (
+    ARRIVING,
+    HISTORY,
+    HOME,
+    NAME,
+    ORDER,
+    PERMISSION,
+    POLICY,
+    REVISION,
+    TOPIC,
+    TOPOLOGY,
+    USER,
+)
 from mombroker.core.words import many
 
 Meta = Mapping[str, Any]
@@ -42,16 +54,18 @@ def lives(id: str, meta: Meta) -> str:
 
 
 def holdings(server: str, store: Reader | None, metas: Mapping[str, Meta]) -> list[str]:
-    """What is lost with a server, a phrase for each thing. Without its store that is what the others know of it."""
-    ids = {
-        str(value) for meta in metas.values() for key, value in meta.items()
-        if key.startswith(NAME) and lives(str(value), meta) == server
-    }  # fmt: skip
+    """What is lost with a server, a phrase for each thing. Without its store that is what the others know of it: a name
+    may be of somebody who was deleted there."""
     if store is None:
+        ids = {
+            str(value) for meta in metas.values() for key, value in meta.items()
+            if key.startswith(NAME) and lives(str(value), meta) == server
+        }  # fmt: skip
         return [*(_shown(id) for id in sorted(ids)), f"what else there was: the store of {server} is not here"]
-    there = [id for id in _agents(store) if not id.startswith(f"{server}/conn:")]
-    counts = _messages(store, there)
-    found = [_shown(id, counts.pop(id, 0)) for id in sorted({*there, *ids})]
+    there = {id for id in _agents(store) if not id.startswith(f"{server}/conn:")}
+    there |= {key.removeprefix(ARRIVING) for key in store.meta(ARRIVING)}
+    counts = _messages(store, [*there])
+    found = [_shown(id, counts.pop(id, 0)) for id in sorted(there)]
     if waiting := sum(counts.values()):
         found.append(f"{many(waiting, 'message')} without a receiver")
     if letters := store.item_count(f"{server}/{DEAD}", LETTERS):

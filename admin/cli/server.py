@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mombroker.core.topology import Server, Topology
 
 POLL = 0.1  # seconds between two looks at what a server does
-STAYS = ("dead letters", "user")  # what nobody moves
+STAYS = ("dead letters", "group", "user")  # what nobody moves
 PATIENCE = 60.0  # for one to be ready
 ANSWER = 1.0  # for it to answer, at one look
 CLOSED = 2.0  # it runs, and lets us not in, which at its begin may be for a moment

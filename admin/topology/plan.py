@@ -12,9 +12,11 @@ from mombroker.admin import leaving
 from mombroker.admin.topology import advise, costs, made_from, steps, under_way
 from mombroker.admin.topology.costs import Load
 from mombroker.admin.topology.stand import DOWN, HIDDEN, UP, Stand, answering, look, past, reader_of
+from mombroker.broker.verbs.drain import counted
 from mombroker.core import revision
 from mombroker.core.changes import Change, Kind, compare, difference, told
 from mombroker.core.errors import MomError, StoreError
+from mombroker.core.reconfiguration import cannot_leave
 from mombroker.core.topology import Topology, listed
 from mombroker.core.words import many
 from mombroker.lab.bus_workloads import Send
@@ -149,7 +151,14 @@ def make(stand: Stand, new: Topology, drop: bool = False, costly: bool = True) -
         made.refused = _judged(stand, made.first, difference(old, made.first))
     else:
         made.refused = _judged(stand, new, change)
+    made.refused = made.refused or _stay(stand, made)
     return made
+
+
+def _stay(stand: Stand, made: Plan) -> str:
+    """What a leaver that holds something will say; empty if none does. One that does not answer is not waited for."""
+    held = ((name, things) for name, things in made.holds.items() if things and stand.servers[name].state == UP)
+    return "" if made.change.drop else next((cannot_leave(*each) for each in held), "")
 
 
 def _under_way(stand: Stand, made: Plan, new: Topology) -> bool:
@@ -216,10 +225,9 @@ def _local(row: dict[str, Any], server: str) -> str:
 
 def _phrase(row: dict[str, Any], server: str) -> str:
     if not row["name"]:
-        what = many(row["messages"], row["kind"].removesuffix("s"))
-        return f"{what}{' of clients' if row['kind'] == 'connections' else ''}"
+        return counted(row["kind"], row["messages"])
     messages = row.get("messages", 0)
-    what = row["name"] if row["kind"] == "queue" else f"{row['kind']} {_local(row, server)}"
+    what = row["name"] if row["kind"] in ("queue", "topic", "group") else f"{row['kind']} {_local(row, server)}"
     return f"{what} with {many(messages, 'message')}" if messages else str(what)
 
 

@@ -30,13 +30,15 @@ def attach(server: AgentServer) -> Sessions:
     agents = AgentVerbs(server.natives, server.engine, server.program, partial(closed, server), *moves)
     letters = LetterVerbs(server.dead_letters.letters, server.program)
     of_core = StatusVerbs(server), agents, letters, LogVerbs(server.tx)
+    drain = DrainVerbs(sessions, server.dead_letters.letters, agents)
+    server.change.holds = drain.holds
     destinations = QueueVerbs(sessions), SubscriptionVerbs(sessions), TopicVerbs(sessions), MessageVerbs(sessions)
     server.requests.add(
         *of_core,
         *destinations,
         GroupVerbs(sessions),
         RetryVerbs(sessions, letters),
-        DrainVerbs(sessions, server.dead_letters.letters, agents),
+        drain,
         PolicyVerbs(sessions.policies),
         UserVerbs(sessions.access),
         PermissionVerbs(sessions.access),

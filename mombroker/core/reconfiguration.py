@@ -17,7 +17,7 @@ for what only the lost one had becomes dead letters.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -81,7 +81,8 @@ class Reconfiguration:
     3. One that leaves does so last: it takes what its neighbours have for it until these have switched.
 
     ahead   servers inside that have switched, as their greeting says
-    holds   what the server has that would go with it, in words
+    holds   what the server has that would go with it, in words. Nobody else judges that: a name is known everywhere,
+            and whether its agent is still there at its home alone
     fence   has a server that is lost be refused, whatever it comes back with of before an epoch
     """
 
@@ -141,10 +142,7 @@ class Reconfiguration:
         except MomError as error:
             return f"{me} cannot do it: {error}"
         if me in plan.leavers and not plan.drop and (held := self.holds()):
-            return (
-                f"{me} cannot leave, and holds {listed(held)}: move that or delete it first, or give it up by "
-                "`mom topology apply --drop`"
-            )
+            return cannot_leave(me, held)
         return ""
 
     def _work_out(self, plan: Plan) -> Change:
@@ -438,6 +436,14 @@ class Reconfiguration:
         closed = plan is not None and plan.phase != ASKED
         assert behind == (frozenset(plan.behind) if plan is not None and closed else frozenset()), "1: the wrong gate"
         self.channel.gate.check()
+
+
+def cannot_leave(servers: str, held: Iterable[str]) -> str:
+    """Why a server stays on the bus that holds something."""
+    return (
+        f"{servers} cannot leave, and holds {listed(held)}: move that or delete it first, or give it up by "
+        "`mom topology apply --drop`"
+    )
 
 
 def _read_plan(message: Message) -> object:

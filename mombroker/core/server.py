@@ -60,7 +60,6 @@ from mombroker.core.timers import Timers
 from mombroker.core.topology import Topology
 from mombroker.core.transaction import COMMIT, Commits
 from mombroker.core.truth import Truth
-from mombroker.core.words import many
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -126,7 +125,6 @@ class AgentServer:
         self.truth.install, self.truth.made = self.install, program.initial
         self.truth.applied.append(self._revised)
         self.change = Reconfiguration(replication, channel, self.truth)
-        self.change.holds = self._holds
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
         self.lost = Lost(replication)
         self.lost.applied, self.change.fence = self._lost, self.lost.fence
@@ -265,18 +263,6 @@ class AgentServer:
             if self.tx.full != self.alarms.full():
                 self._measured(self.alarms.last)
         return more
-
-    def _holds(self) -> list[str]:
-        """What would go with this server, in words."""
-        me, named = self.name, {id: name for name, id in self.names.known.items()}
-        found = [name for id, name in named.items() if self.homes.home(id) == me]
-        rows = [id for id, _ in self.reader.agents("", 1_000) if not id.startswith((f"{me}/_", f"{me}/conn:"))]
-        found += [id for id in {**dict.fromkeys(rows), **self.arrivals.coming} if id not in named]
-        if clients := sum(id.startswith(f"{me}/conn:") for id in self.natives.agents):
-            found.append(f"{many(clients, 'connection')} of clients")
-        if letters := len(self.dead_letters.letters):
-            found.append(many(letters, "dead letter"))
-        return found
 
     def _moved_from(self, server: str) -> None:
         """A server is not there any more, nor what lived there."""

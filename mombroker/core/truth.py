@@ -118,13 +118,6 @@ class Truth(Replicated):
                 f"the domains change, and {listed(change.newcomers)} joins the bus: have that in two plans, the "
                 "newcomer first, in a domain of its own with a server that is there, as `mom topology apply` does"
             )
-        home = self._names.homes.home
-        held = [name for name, id in self._names.known.items() if home(id) in change.leavers]
-        if held and not drop:
-            raise MomError(
-                f"{listed(change.leavers)} cannot leave, and holds {listed(sorted(held))}: move that or delete it "
-                "first, or give it up by `mom topology apply --drop`"
-            )
         for server in lost:
             if server not in change.leavers or not self.is_lost(server):
                 raise MomError(f"{server} is not known to be lost, or stays: run `mom server lost {server}` first")

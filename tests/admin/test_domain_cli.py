@@ -225,6 +225,21 @@ def test_a_server_that_holds_something_leaves_the_file_only_by_drop(tmp_path):
     assert mom("topology", "adopt", "--yes", file).exit_code == 0
 
 
+def test_the_name_of_an_agent_that_was_deleted_does_not_keep_its_server_and_one_on_its_way_there_does(tmp_path):
+    file = made(tmp_path)
+    with contextlib.closing(stores.open(tmp_path / "a", config.load(file), "a")) as store:
+        store.commit(Batch(meta={"name:gone": "c/gone"}))
+    with contextlib.closing(stores.open(tmp_path / "c", config.load(file), "c")) as store:
+        store.commit(Batch(meta={"arriving:b/far": '["b", false]'}))
+    result = mom("topology", "adopt", "--yes", bus(tmp_path, "ab"))
+    assert result.exit_code == 1 and "c still holds agent far: " in result.stderr
+    with contextlib.closing(stores.open(tmp_path / "c", config.load(bus(tmp_path, "abc")), "c")) as store:
+        store.commit(Batch(meta={"arriving:b/far": None}))
+    result = mom("topology", "adopt", "--yes", bus(tmp_path, "ab"))
+    assert result.exit_code == 0 and "names withdrawn: gone" in result.stdout, result.output
+    assert not stores.read(tmp_path / "a").meta("name:")
+
+
 def test_a_server_that_holds_nothing_leaves_and_one_whose_store_is_not_here_is_asked_for(tmp_path):
     made(tmp_path)
     (tmp_path / "c").rename(tmp_path / "elsewhere.c")

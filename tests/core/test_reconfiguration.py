@@ -295,6 +295,45 @@ def test_a_server_that_holds_something_cannot_leave():
     assert "have that in two plans" in apply(bus, {"x": "abcq", "y": "cd", "z": "def"})
 
 
+def deploying(domains):
+    """With an agent at e that keeps what comes back to it."""
+    orderings = {name: ("matrix", {}) for name in domains if len(domains[name]) > 2}
+    return topology(domains, SINKS | {"e/source": f"{AGENTS}:Source"}, orderings, allow=(AGENTS,))
+
+
+@pytest.mark.parametrize("old, new", LEAVING[:3])
+def test_the_name_of_an_agent_that_was_deleted_does_not_keep_its_server(old, new):
+    """The agent does, while it is there. What is under way to it when its server is asked comes back to its sender, and
+    when the server has left the name is free."""
+    bus, changed = Bus(deploying(old)), {"text": text_of(deploying(new)), "revision": 1}
+    bus.pump()
+    sink = {"class": f"{AGENTS}:Sink", "name": "gone"}
+    assert bus.ask("b", "deploy", **sink, server="f") == {"name": "gone", "agent": "f/gone"}
+    assert "f cannot leave, and holds gone" in bus.ask("a", "apply_topology", **changed)
+    assert [row["name"] for row in bus.ask("f", "holdings")["holdings"]] == ["f/gone"]
+    bus.ask("b", "delete", agent="gone")
+    assert not bus.ask("f", "holdings")["holdings"] and bus.servers["a"].names.known["gone"] == "f/gone"
+    bus.crash("f")
+    bus.boot("f")
+    bus.pump()
+    refusal = Reconfiguration._refusal
+
+    def sends(change, plan):
+        if change.tx.name == "e":
+            payload = bus.program.compose(Put.__wire_name__, {"text": "late"})
+            bus.servers["e"].channel.send(new_message(change.tx, "e/source", ("f/gone",), Put.__wire_name__, payload))
+        return refusal(change, plan)
+
+    with patch.object(Reconfiguration, "_refusal", sends):
+        assert bus.ask("a", "apply_topology", **changed) == {"revision": 2, "begun": True}
+    assert bus.fields("e/source")["news"] == ["created", "UnknownAgent f/gone unknown agent"]
+    is_out(bus, "f")
+    at_rest(bus, 2)
+    assert not [name for name in "abcde" if "gone" in bus.servers[name].names.known]
+    assert bus.ask("b", "deploy", **sink, server="c") == {"name": "gone", "agent": "c/gone"}
+    everyone_hears(bus, "after")
+
+
 @pytest.mark.parametrize("old, new", LEAVING[:3])
 def test_a_server_is_dropped_with_all_that_it_holds(old, new):
     """Its names are free again everywhere, its clients are sent away, and what comes for it later is a dead letter."""

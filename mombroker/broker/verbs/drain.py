@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sized
+from urllib.parse import unquote
 
+from mombroker.broker.groups.group import Group
 from mombroker.broker.queue.queue import Queue
 from mombroker.broker.session.service import Sessions
 from mombroker.broker.topic.subscription import Subscription
@@ -13,9 +15,16 @@ from mombroker.core.errors import MomError
 from mombroker.core.meta import DRAINING
 from mombroker.core.requests import Reply, changes, reads
 from mombroker.core.verbs import AgentVerbs
+from mombroker.core.words import many
 
 PAGE = 1_000  # agents read at once
 AT_ONCE = 200  # that are on their way
+GONE = "-"  # no class has this name
+
+
+def counted(kind: str, count: int) -> str:
+    """What has no names, in words."""
+    return f"{many(count, kind.removesuffix('s'))}{' of clients' if kind == 'connections' else ''}"
 
 
 class DrainVerbs(DestinationVerbs):
@@ -25,30 +34,46 @@ class DrainVerbs(DestinationVerbs):
 
     @reads
     def holdings(self) -> Reply:
-        """All that lives on this server, and would be lost with it: queues, subscriptions, agents, connections, dead
-        letters of agents."""
+        """All that lives on this server, and would be lost with it: queues, subscriptions, topics, groups, agents,
+        connections, dead letters of agents. The name of an agent that was deleted is none of it."""
         return {"server": self.tx.name, "draining": self.names.elsewhere, "holdings": list(self._holdings())}
 
+    def holds(self) -> list[str]:
+        """The same in words."""
+        named = {id: name for name, id in self.names.known.items()}
+        rows = sorted(self._holdings(), key=lambda row: not row["name"])
+        return [
+            named.get(row["name"], str(row["name"])) if row["name"] else counted(row["kind"], row["messages"])
+            for row in rows
+        ]
+
     def _holdings(self) -> Iterator[Reply]:
-        for native in sorted(self.natives.agents.values(), key=lambda each: each.id):
+        natives, own = self.natives.agents, f"{self.tx.name}/conn:"
+        for native in sorted(natives.values(), key=lambda each: each.id):
             if isinstance(native, Queue):
                 kind = "subscription" if isinstance(native, Subscription) else "queue"
                 yield {
                     "kind": kind, "name": native.settings.destination, "messages": native.messages.count,
                     **native.moving(),
                 }  # fmt: skip
+            elif isinstance(native, Topic | Group):
+                kind = "topic" if isinstance(native, Topic) else "group"
+                yield {"kind": kind, "name": unquote(native.id.partition("/")[2])}
         for id, path in self._agents():
             yield {"kind": "agent", "name": id, "class": path, **self.agents.moving(id)}
-        for kind, count in (("connections", len(self.sessions.sessions)), ("dead letters", len(self.letters))):
+        clients = sum(id.startswith(own) for id in natives)
+        for kind, count in (("connections", clients), ("dead letters", len(self.letters))):
             if count:
                 yield {"kind": kind, "name": "", "messages": count}
 
     def _agents(self) -> Iterator[tuple[str, str]]:
-        """Those of authors."""
-        after = ""
+        """Those of authors that are here, as of the open batch, or on their way here."""
+        found, after = dict.fromkeys(self.agents.arrivals.coming, ""), ""
         while rows := self.tx.reader.agents(after, PAGE):
             after = rows[-1][0]
-            yield from ((id, path) for id, path in rows if not self.sessions.owns(path))
+            found.update(rows)
+        found.update({id: row[0] if row else GONE for id, row in self.tx.rows.agents.items()})
+        yield from ((id, path) for id, path in sorted(found.items()) if path != GONE and not self.sessions.owns(path))
 
     @changes
     def drain(self, to: str = "", release: bool = False, end: bool = False) -> Reply:
