@@ -20,7 +20,7 @@ COMPILED = {
     "broker/session": "[!c]*",  # consumers are copied, which a compiled class refuses
     "broker/topic": "*",
     "gateway": "output",
-    "net": "driver",
+    "net": "committer driver",
     "store": "base columns mark packed reader replica sqlite sums wal",
 }
 

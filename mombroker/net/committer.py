@@ -7,11 +7,8 @@ run elsewhere. `done(error)` is called in the reactor thread, with None when the
 import sys
 from collections.abc import Callable
 from functools import partial
-from threading import Thread
 from time import perf_counter, thread_time
 from typing import Any, Protocol
-
-from twisted.python.threadpool import ThreadPool
 
 Done = Callable[[Exception | None], None]
 Clock = Callable[[], float]
@@ -22,6 +19,9 @@ WORTH = 1 / 6  # if the reactor works for so much of it meanwhile: a COMMIT that
 DEAF_S = 0.1  # or would hear nobody for so long
 PROBE = 64  # so many commits in a row go one way before the other one is tried: it takes a quarter more CPU time
 WEIGHT = 1 / 8  # of the newest judgement in the moving average
+SHORT_S = (
+    SLOW_S / 2
+)  # a COMMIT that took no longer is not worth a look at the CPU time of it, which takes a system call
 
 
 class Writer(Protocol):
@@ -36,39 +36,27 @@ class Committer(Protocol):
         """Make `batch` durable; one at a time per store."""
 
 
-class Pool(ThreadPool):
-    """Threads for commits and deferred functions, shared by all servers of a process. They never keep it alive: what
-    is not committed, or not done, is done again after the next start."""
-
-    def __init__(self, size: int, name: str):
-        super().__init__(0, size, name)
-
-    threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]
-
-    def leave(self) -> None:
-        """Let idle threads end; do not wait for busy ones."""
-        self.threads.clear()
-        self.stop()
-
-
 class Inline:
     """Commits in the reactor thread."""
 
     def submit(self, store: Writer, batch: Any, done: Done) -> None:
         try:
             store.begin(batch)
-            store.finish()
+            self._finish(store)
         except Exception as error:
             failed: Exception | None = error
         else:
             failed = None
         done(failed)
 
+    def _finish(self, store: Writer) -> None:
+        store.finish()
+
 
 class Split:
     """Hands each COMMIT to a writer thread."""
 
-    def __init__(self, reactor: Any, pool: Pool):
+    def __init__(self, reactor: Any, pool: Any):
         self.reactor, self.pool = reactor, pool
         if sys.getswitchinterval() > SWITCH_S:
             sys.setswitchinterval(SWITCH_S)
@@ -90,25 +78,21 @@ class Split:
         self.reactor.callFromThread(done, failed)
 
 
-def waited() -> float:
-    """Seconds that this thread did not compute: the difference between two calls is what it waited."""
-    return perf_counter() - thread_time()
-
-
-class Adaptive:
+class Adaptive(Inline):
     """Inline while the disk answers fast, and on a slow one while the reactor has little to do during a COMMIT, as with
     one message under way; else split. The other way is tried now and then: what COMMIT waits is known inline alone,
     what the reactor does meanwhile of a thread alone. Both are moving averages.
 
-    What a writer thread waits says little: most of it is for the interpreter.
+    What a writer thread waits says little: most of it is for the interpreter. Inline a COMMIT has waited for what it
+    took beyond its CPU time.
     """
 
-    def __init__(self, reactor: Any, pool: Pool, clock: Clock = waited, cpu: Clock = thread_time):
+    def __init__(self, reactor: Any, pool: Any, clock: Clock = perf_counter, cpu: Clock = thread_time):
         self.clock, self.cpu = clock, cpu
         self.mean_s = self.worked_s = 0.0
-        self._inline = Inline()
         self._split = Split(reactor, pool)
         self._row = 0  # commits since the other way was tried
+        self._looks = 0  # commits to come whose CPU time is looked at, since one took long
 
     def submit(self, store: Writer, batch: Any, done: Done) -> None:
         split = False
@@ -119,29 +103,23 @@ class Adaptive:
         if split:
             self._split.submit(store, batch, partial(self._worked, self.cpu(), done))
         else:
-            self._inline.submit(_Timed(store, self), batch, done)
+            Inline.submit(self, store, batch, done)
 
     def _worked(self, since: float, done: Done, error: Exception | None) -> None:
         self.worked_s += (self.cpu() - since - self.worked_s) * WEIGHT
         done(error)
 
-    def took(self, seconds: float) -> None:
-        self.mean_s += (seconds - self.mean_s) * WEIGHT
-
-
-class _Timed:
-    """A store whose COMMIT is timed."""
-
-    __slots__ = ("store", "committer")
-
-    def __init__(self, store: Writer, committer: Adaptive):
-        self.store, self.committer = store, committer
-
-    def begin(self, batch: Any) -> None:
-        self.store.begin(batch)
-
-    def finish(self) -> None:
-        clock = self.committer.clock
+    def _finish(self, store: Writer) -> None:
+        clock, looks = self.clock, self._looks
+        cpu = self.cpu() if looks else 0.0
         start = clock()
-        self.store.finish()
-        self.committer.took(clock() - start)
+        store.finish()
+        took = clock() - start
+        if took > SHORT_S:
+            self._looks = PROBE
+            if not looks:  # it may have computed
+                return
+        if looks:
+            self._looks -= 1
+            took -= self.cpu() - cpu
+        self.mean_s += (took - self.mean_s) * WEIGHT

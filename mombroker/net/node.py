@@ -29,12 +29,13 @@ from mombroker.gateway.users import Logins
 from mombroker.net import joining
 from mombroker.net.adminport import AdminPort
 from mombroker.net.aside import Aside, Make
-from mombroker.net.committer import Adaptive, Committer, Pool
+from mombroker.net.committer import Adaptive, Committer
 from mombroker.net.connection import Times
 from mombroker.net.driver import Driver
 from mombroker.net.files import Files, Log
 from mombroker.net.links import Links
 from mombroker.net.peertls import PeerTls
+from mombroker.net.pool import Pool
 from mombroker.net.resources import disk_bytes, process, resources
 from mombroker.net.secret import secret_of
 from mombroker.net.tidying import tidy

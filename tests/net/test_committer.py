@@ -1,12 +1,12 @@
 import threading
-import time
 
 import pytest
 from twisted.internet import task
 
 from mombroker.core.batch import Batch
 from mombroker.core.errors import StoreFailed
-from mombroker.net.committer import DEAF_S, PROBE, SLOW_S, WORTH, Adaptive, Inline, Pool, Split, waited
+from mombroker.net.committer import DEAF_S, PROBE, SHORT_S, SLOW_S, WORTH, Adaptive, Inline, Split
+from mombroker.net.pool import Pool
 
 
 class Store:
@@ -141,9 +141,20 @@ def test_a_disk_that_would_make_the_reactor_deaf_has_a_thread():
 
 
 def test_what_is_computed_is_not_waited():
-    wall, start, end = time.perf_counter(), waited(), time.thread_time() + 0.05
-    while time.thread_time() < end:
-        pass
-    time.sleep(0.05)
-    wall = time.perf_counter() - wall
-    assert 0.049 <= waited() - start <= wall - 0.049
+    """A large batch on a fast disk, whatever came before."""
+    a = Adapting(worked=8 * SLOW_S)
+    a.adaptive.cpu = lambda: a.waited * 15 / 32  # a step is over once before the COMMIT, and once in it
+    assert a.commits(4 * SLOW_S, 3 * PROBE) == [False] * 3 * PROBE
+    assert 0 < a.adaptive.mean_s < SLOW_S / 2
+
+
+def test_the_cpu_time_is_asked_for_where_a_commit_takes_long():
+    """It takes a system call. For a while it is asked for after each one that took long: every other one may."""
+    a, asked = Adapting(worked=0.0), []
+    a.adaptive.cpu = lambda: (asked.append(1), 0.0)[1]
+    a.commits(SHORT_S / 2, PROBE)
+    assert asked == [] and a.adaptive.mean_s > SHORT_S / 4
+    for _ in range(PROBE):
+        a.commits(SHORT_S / 2, 1)
+        a.commits(2 * DEAF_S, 1)
+    assert len(asked) > PROBE and a.adaptive.mean_s > DEAF_S / 2

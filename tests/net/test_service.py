@@ -11,11 +11,12 @@ from mombroker.core.events import StoreSize
 from mombroker.core.limits import Limits
 from mombroker.net import adminclient, wire
 from mombroker.net.adminclient import AdminClient, NoAccess, NotRunning
-from mombroker.net.committer import Pool, Split
+from mombroker.net.committer import Split
 from mombroker.net.connection import Times
 from mombroker.net.files import stderr
 from mombroker.net.handshake import VERSION
 from mombroker.net.node import PRUNE_EVERY_S, Node
+from mombroker.net.pool import Pool
 from tests.net.town import Town
 
 
