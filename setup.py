@@ -19,8 +19,8 @@ COMPILED = {
     "broker/queue": "*",
     "broker/session": "[!c]*",  # consumers are copied, which a compiled class refuses
     "broker/topic": "*",
-    "gateway": "output",
-    "net": "committer driver",
+    "gateway": "connection output parts",
+    "net": "committer driver loop",
     "store": "base columns mark packed reader replica sqlite sums wal",
 }
 

@@ -6,13 +6,12 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-from typing import Protocol as TypingProtocol
+from typing import Any, Protocol
 
 from OpenSSL import SSL
 from twisted.internet import tcp
 from twisted.internet.error import ConnectionDone
-from twisted.internet.protocol import Protocol
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 
 from mombroker.broker.commands import Login, Reply
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
@@ -34,7 +33,7 @@ SHORT_BYTES = 16 << 10  # read at once while unfinished frames are over their bo
 KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
-class Owner(TypingProtocol):
+class Owner(Protocol):
     """The listener, as its connections see it."""
 
     reactor: Any
@@ -54,16 +53,20 @@ class Owner(TypingProtocol):
     def say(self, host: str, line: str) -> None: ...
     def remark(self, host: str, who: str, what: str) -> None: ...
 
+    def enroll(self, client: Any, part: int) -> int:
+        """The number of a new part of such a client (parts.py), which no other connection or part ever has."""
 
-class Client(Protocol):
-    """One connection.
+    def strike(self, number: int) -> None:
+        """Such a part is no more."""
+
+
+class Client:
+    """One connection: what Twisted calls a protocol, but of no class of its own, so that it can be compiled.
 
     1. The agent server hears of it once when it is open and once when it is gone, commands in between.
     2. It hears of what the system has taken before the client's next input, and before its end.
     3. No timer is left when the connection is lost.
     """
-
-    transport: Any
 
     def __init__(self, gateway: Owner, number: int, session: Session, setting: str, host: str, tls: bool):
         self.gateway, self.number, self.session, self.setting = gateway, number, session, setting
@@ -81,18 +84,23 @@ class Client(Protocol):
         self._output = Output(self._seconds, self._took)
         self._timers = Timers(gateway.reactor.callLater)
         self._beats = Beats(self, self._output, self._seconds, gateway.times, self._timers)
+        self.transport: Any = None
         self._socket: Any = None  # the transport below TLS
+        self._recv: Any = None
         self._checking = False
         self._told = 0  # the highest tag that the agent server knows to be written
 
     # -- Twisted's side --------------------------------------------------------------------------------------------
 
-    def connectionMade(self) -> None:
-        self._socket = self.transport.transport if self.tls else self.transport
+    def makeConnection(self, transport: Any) -> None:
+        self.transport = transport
+        self._socket = transport.transport if self.tls else transport
         self._socket.bufferSize, self._socket.SEND_LIMIT = EARLY_BYTES, WRITE_BYTES
-        self._output.transport = self.transport
-        if isinstance(self.transport, tcp.Connection):
-            self._output.straight = straight(self.transport.getHandle(), WRITE_BYTES)
+        self._output.transport = transport
+        if isinstance(transport, tcp.Connection):
+            self._output.straight = straight(transport.getHandle(), WRITE_BYTES)
+            self._recv = transport.getHandle().recv
+            self.transport.doRead = self._read  # which it takes three calls for
         with suppress(OSError):  # it may be gone again already
             self._socket.setTcpNoDelay(True)
             self._socket.setTcpKeepAlive(True)
@@ -102,6 +110,19 @@ class Client(Protocol):
                     handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._socket.registerProducer(self, False)
         self._timers.set("login", self.gateway.times.login, self._no_login)
+
+    def _read(self) -> Any:
+        """Bytes have come, the end, or an error: the reactor closes the connection for what is returned."""
+        try:
+            data = self._recv(self._socket.bufferSize)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return CONNECTION_LOST
+        if not data:
+            return CONNECTION_DONE
+        self.dataReceived(data)
+        return None
 
     def dataReceived(self, data: bytes) -> None:
         self.bytes_in += len(data)

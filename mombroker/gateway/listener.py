@@ -293,5 +293,5 @@ class _Accepting(protocol.Factory):
     def __init__(self, gateway: Gateway, sessions: Sessions, tls: bool):
         self.gateway, self.sessions, self.tls = gateway, sessions, tls
 
-    def buildProtocol(self, addr: Any) -> Client | None:
+    def buildProtocol(self, addr: Any) -> Any:
         return self.gateway.accepted(self.sessions, addr.host, self.tls)

@@ -25,7 +25,7 @@ class Output:
     2. A delivery counts as written when the system has taken all its bytes.
 
     straight   writes to the socket what this takes at once, and returns how much; None: it cannot
-    took       called when the system has taken a write straight away
+    took       called when the system has taken a delivery straight away that counts as written
     taken      the highest tag that the system has
     waiting    bytes that no write has yet, and `bytes`, of all writes
     busy       a write is with the transport
@@ -70,8 +70,9 @@ class Output:
         if self.straight is not None:  # spares a turn of the loop and a visit to epoll
             sent = self.straight(data)
             if sent == len(data):
-                self.taken = self._written
-                self.took()
+                if self.taken != self._written:
+                    self.taken = self._written
+                    self.took()
                 return
             data = data[sent:]
         self.busy = True

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from mombroker.broker.commands import Reply
 from mombroker.core.events import ClientClosed, ClientCommands, ClientOpened, ClientWrote
-from mombroker.gateway import connection
-from mombroker.gateway.connection import Client
+from mombroker.gateway.connection import Client, Owner
 from mombroker.gateway.session import PartedSession
-
-
-class Owner(connection.Owner, Protocol):
-    def enroll(self, client: PartedClient, part: int) -> int:
-        """The number of a new part, which no other connection or part ever has."""
-
-    def strike(self, number: int) -> None:
-        """Such a part is no more."""
 
 
 class PartedClient(Client):
     """4. The agent server hears of each part once when it begins, and once when it is gone, unless it has ended in good
     order."""
 
-    gateway: Owner
     session: PartedSession
 
     def __init__(self, gateway: Owner, number: int, session: PartedSession, setting: str, host: str, tls: bool):

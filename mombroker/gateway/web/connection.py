@@ -14,6 +14,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
 
 from mombroker.gateway import tls
+from mombroker.gateway.connection import Client
 from mombroker.gateway.times import Timers, Times
 from mombroker.gateway.web.http import HEADERS, Answer, Request, said
 
@@ -58,7 +59,7 @@ class Visitor(Protocol):
         self._out: memoryview[int] = memoryview(b"")
         self._timers = Timers(web.reactor.callLater)
         self._socket: Any = None  # the transport below TLS
-        self._client: Protocol | None = None  # what the connection has become
+        self._client: Client | None = None  # what the connection has become
 
     # -- Twisted's side ----------------------------------------------------------------------------------------------
 
@@ -210,13 +211,13 @@ class Visitor(Protocol):
         self._socket.resumeProducing()
         self._read()
 
-    def become(self, client: Protocol, response: list[tuple[str, str]]) -> None:
+    def become(self, client: Client, response: list[tuple[str, str]]) -> None:
         """The request is granted: from here on the connection speaks another protocol (101, with these headers)."""
         self.transport.write(self._http.send(h11.InformationalResponse(status_code=101, headers=response)))
         self._timers.clear()
         self._client = client
         self.web.closed(self)
-        client.makeConnection(self.transport)  # type: ignore[no-untyped-call]
+        client.makeConnection(self.transport)
         early, _ = self._http.trailing_data
         self._socket.resumeProducing()
         if early:
