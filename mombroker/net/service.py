@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -23,6 +21,7 @@ from mombroker.net.committer import Committer
 from mombroker.net.connection import Times
 from mombroker.net.exit_codes import ExitCode
 from mombroker.net.files import Log, LogFile, stderr
+from mombroker.net.loop import steady, straight
 from mombroker.net.node import Node, Shared
 from mombroker.net.replicas.node import ReplicatedNode
 from mombroker.net.watchdog import Watchdog
@@ -235,57 +234,6 @@ def _terminal() -> int | None:
         return os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return None
-
-
-def steady(reactor: Any) -> None:
-    """Let the reactor's calls come due by a clock that nobody can set. By the wall clock, which is Twisted's choice,
-    all of them, a linger of 3 ms too, would wait for an hour when that is set back by one."""
-    reactor.seconds = time.monotonic
-
-
-class AtEnd:
-    """A call at the end of a turn of the loop."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[[], object]):
-        self.call: Callable[[], object] | None = call
-
-    def cancel(self) -> None:
-        self.call = None
-
-
-def straight(reactor: Any) -> None:
-    """Let what has come at a socket be read without a context of Twisted's log for each time, which takes a dozen
-    calls: nothing that we log asks for it. And let `at_end` call something when all of it is read: this takes a third
-    of the time of `callLater(0, ...)`. Where there is no epoll all stays as it is."""
-    try:
-        from twisted.internet.epollreactor import EPollReactor
-    except ImportError:
-        return
-    if not isinstance(reactor, EPollReactor):
-        return
-    ours: Any = reactor
-    parts: list[Any] = [getattr(ours, part, None) for part in ("_poller", "_selectables", "_doReadOrWrite")]
-    if None in parts:  # another Twisted
-        return
-    poller, sockets, act = parts
-    ends = deque[AtEnd]()
-
-    def look(timeout: float | None) -> None:
-        for fd, event in poller.poll(0 if ends else timeout, len(sockets)):
-            if (each := sockets.get(fd)) is not None:  # those before it may have closed it
-                act(each, fd, event)
-        for _ in range(len(ends)):
-            if (call := ends.popleft().call) is not None:
-                call()
-
-    def at_end(call: Callable[[], object]) -> AtEnd:
-        made = AtEnd(call)
-        ends.append(made)
-        return made
-
-    ours.doIteration, ours.doPoll, ours.at_end = look, look, at_end
 
 
 def _twisted(log: Log, event: dict[str, Any]) -> None:

@@ -10,7 +10,8 @@ from twisted.internet.selectreactor import SelectReactor
 from mombroker.core.errors import MomError
 from mombroker.core.events import Admin
 from mombroker.core.topology import AgentDecl, Domain, Server, Topology
-from mombroker.net.service import Host, steady, straight
+from mombroker.net.loop import steady, straight
+from mombroker.net.service import Host
 from tests.net.town import NOTE, PATIENCE_S
 
 
@@ -189,6 +190,32 @@ def test_a_call_at_the_end_of_a_turn_that_fails_takes_no_other_along():
         reactor.doIteration(None)
     reactor.doIteration(None)
     assert done == ["other"]
+    reactor.removeAll()
+
+
+@pytest.mark.parametrize("wants", ["callLater", "callFromThread", "stop"])
+def test_turns_follow_each_other_until_the_reactor_has_something_to_do(wants):
+    reactor = EPollReactor()
+    straight(reactor)
+    heard = []
+    asked = {"callLater": (0, heard.append, "called"), "callFromThread": (heard.append, "called")}.get(wants, ())
+    reactor.startRunning()
+    reactor.runUntilCurrent()
+
+    def hear(data):
+        heard.append(data)
+        if len(heard) == 3:
+            getattr(reactor, wants)(*asked)
+        one.other.send(b"more")
+
+    one = Reader(reactor, hear)
+    one.other.send(b"1")
+    reactor.doIteration(1)
+    assert heard == [b"1", b"more", b"more"]
+    reactor.runUntilCurrent()
+    assert heard[3:] == ["called"] * (wants != "stop")
+    reactor.crash()
+    one.close()
     reactor.removeAll()
 
 
