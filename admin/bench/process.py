@@ -22,16 +22,22 @@ class Late:
         time.sleep(self.seconds)
 
 
+class Slow:
+    """A committer on such a disk."""
+
+    def __init__(self, committer: Any, seconds: float):
+        self.committer, self.seconds = committer, seconds
+
+    def submit(self, store: Any, batch: Any, done: Any) -> None:
+        self.committer.submit(Late(store, self.seconds), batch, done)
+
+
 def slow_down(seconds: float) -> None:
     """As if the disk of this process were slow."""
-    from mombroker.net.committer import Adaptive
+    from mombroker.net import node
 
-    submit = Adaptive.submit
-
-    def late(committer: Adaptive, store: Any, batch: Any, done: Any) -> None:
-        submit(committer, Late(store, seconds), batch, done)
-
-    Adaptive.submit = late  # type: ignore[assignment, method-assign]
+    usual = getattr(node, name := "Adaptive")
+    setattr(node, name, lambda *place: Slow(usual(*place), seconds))
 
 
 @click.command()
