@@ -11,7 +11,7 @@ from setuptools import setup
 
 COMPILED = {
     "core": "arrivals batch causality channel collection domain_channel engine gate ids inbox link message natives"
-    " server transaction turns",
+    " server trace transaction turns",
     "stomp": "frames protocol replies requests session settings unsettled",
     "broker": "native properties",
     "broker/authors": "consumers",

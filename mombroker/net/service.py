@@ -23,6 +23,7 @@ from mombroker.net.exit_codes import ExitCode
 from mombroker.net.files import Log, LogFile, stderr
 from mombroker.net.loop import steady, straight
 from mombroker.net.node import Node, Shared
+from mombroker.net.pages import enlarge
 from mombroker.net.replicas.node import ReplicatedNode
 from mombroker.net.watchdog import Watchdog
 
@@ -169,6 +170,7 @@ class Host:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        enlarge()
 
     def _refused(self, failure: Any) -> None:
         self._refusal = failure.value
