@@ -28,6 +28,10 @@ def group() -> None:
 def list_groups(file: Path, server: str | None, empty: bool, output: str, columns: str) -> None:
     """List the groups: where they have their homes, their views, and whom a view waits for.
 
+    `view` is the number of the view that the members have, `size` how many they are, `waits_for` the servers that the
+    next one waits for while the group `changes`. `placed` is how many casts in total order its home has sent to its
+    members since the group was made; restarts do not change it, and what nobody was there for is not counted.
+
     A group that all its members have left is not shown. Its home keeps its name, and the number of its last view for
     whoever joins it next, until it is removed.
 

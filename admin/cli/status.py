@@ -131,7 +131,8 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             return f"{wait['agent']} waits for the name {wait['name']!r} in order to take {_first(wait)}"
         case "cast" | "order":
             until = wait["reason"] or "a cast of its own has gone"  # a former version does not say more
-            return f"{wait['agent']} waits until {until}, in order to take {_first(wait)}"
+            taking = f", in order to take {_first(wait)}" if wait["message"] else ""
+            return f"{wait['agent']} waits until {until}{taking}"
         case "place":
             waiting = many(wait["messages"], "message of clients has", "messages of clients have")
             where = f"whose home is {wait['home']}" if wait["home"] else "which has no home yet"

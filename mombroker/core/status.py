@@ -258,7 +258,15 @@ def why(server: AgentServer) -> list[Reply]:
                 "message": f"{first.message.origin}#{first.message.number}", "attempts": first.attempts,
                 "behind": server.engine.inboxes.count(box) - 1,
             })  # fmt: skip
-    out += server.clients.why()
+    clients, told = server.clients.why(), {row["agent"] for row in out if row["kind"] in ("cast", "order")}
+    told |= {row["agent"] for row in clients if row["kind"] == "window"}
+    for agent in server.clients.groups.waiting():  # nothing may have come for it meanwhile
+        if agent not in told:
+            out.append({
+                "kind": "cast", "agent": agent, "name": agent, "class": "", "reason": server.clients.reason(agent),
+                "until": 0, "message": "", "attempts": 0, "behind": 0,
+            })  # fmt: skip
+    out += clients
     for id, departure in server.departures.leaving.items():
         if reason := server.departures.why(id):
             out.append({"kind": "move", "agent": id, "to": departure.to, "reason": reason})

@@ -291,3 +291,19 @@ def test_after_an_upgrade_the_old_servers_can_be_stopped_with_a_file_in_former_w
 def test_a_column_that_was_called_otherwise_is_named():
     with pytest.raises(click.UsageError, match="there is no column 'held' any more: write 'unacked'"):
         choose("held", ["ready", "unacked"])
+
+
+LISTS = [
+    name for name, command in LEAVES.items()
+    if name.endswith(" list") and any(each.name == "server" for each in command.params)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_a_server_that_is_down_is_one_line_that_says_what_to_do(name, tmp_path):
+    file = tmp_path / "mombroker.toml"
+    file.write_text('[bus]\nname = "demo"\n\n[servers.a]\nlisten = "127.0.0.1:16399"\n')
+    result = CliRunner().invoke(main.cli, [*name.split()[1:], "--server", "a", "-f", str(file)], prog_name="mom")
+    assert (result.exit_code, result.stdout) == (ExitCode.REFUSED, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ") and "start it by `mom server start a`" in line

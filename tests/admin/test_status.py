@@ -45,6 +45,10 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
             "s1/x waits until a cast of its own in group g has gone, by s2, in order to take s2#7",
         ),
         (
+            WAIT | {"kind": "cast", "reason": "a cast of its own in group g has its place at s2", "message": ""},
+            "s1/x waits until a cast of its own in group g has its place at s2",
+        ),
+        (
             WAIT | {"kind": "cast", "reason": ""},
             "s1/x waits until a cast of its own has gone, in order to take s2#7",
         ),

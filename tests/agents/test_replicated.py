@@ -109,7 +109,7 @@ def test_why_tells_whose_command_a_copy_waits_for():
     bus.advance(20)
     (wait,) = (each for each in bus.ask("why", server="b")["waits"] if each["kind"] != "link")
     assert (wait["kind"], wait["agent"]) == ("cast", "b/two")
-    assert wait["reason"] == "a cast of its own in group Count has gone, by a"
+    assert wait["reason"] == "a cast of its own in group Count has its place at a"
 
 
 def test_only_a_replicated_has_commands():

@@ -87,7 +87,7 @@ class Deeds:
         ]  # fmt: skip
         full = [
             {"kind": "window", "group": entry.value[0], "agent": agent, "home": home_of(entry.value[1])}
-            for agent, (entry, *_) in self.outboxes.of.items()
+            for agent, entry in self.outboxes.first()
             if entry.kind == CASTS and entry.value[1] and not (entry.asked or entry.value[4])
             and self._is_full(agent, entry.value[0])
         ]  # fmt: skip
@@ -105,6 +105,8 @@ class Deeds:
         entries = self.outboxes.of.get(agent)
         if entries and entries[0].kind == CASTS:
             group, home, *_ = entries[0].value
+            if entries[0].asked:
+                return f"a cast of its own in group {group} has its place at {home_of(home)}"
             return f"a cast of its own in group {group} has gone" + (f", by {home_of(home)}" if home else "")
         return "what it has to send has gone"
 
@@ -121,6 +123,13 @@ class Deeds:
     def waits(self, agent: str) -> bool:
         """Has it something to send that is not sent yet?"""
         return agent in self.outboxes.of
+
+    def waiting(self) -> list[str]:
+        """Agents of authors that wait for a cast of theirs, or for the place of what they have published."""
+        natives = self.natives.agents
+        return [
+            agent for agent, entry in self.outboxes.first() if entry.kind in (CASTS, PLACE) and agent not in natives
+        ]
 
     def act(self, agent: str, kind: str, value: Any) -> bool:
         """Send, put, join, leave or cast, behind all that the agent has waiting. True if something of it waits now."""

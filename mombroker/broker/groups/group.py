@@ -50,7 +50,7 @@ class Group(Native):
     A group that is made again has none of the numbers of views that it had before: what was said of those, and comes
     late, speaks of none of its own.
 
-    placed    casts that it has placed, since the server has started
+    placed    casts in total order that its members were sent, since it was made
     ends      it is to be no more
     """
 
@@ -68,6 +68,7 @@ class Group(Native):
         if state:
             values, self.ends, *more = msgpack.unpackb(state)
             self.home.load(values)
+            self.placed = more[1] if len(more) > 1 else self.home.placed  # an older program has kept those of the view
             if more:
                 self.lookout.load(more[0])
                 self.lookout.go_on(self._keeps)
@@ -86,7 +87,7 @@ class Group(Native):
         return True
 
     def pack(self) -> bytes:
-        packed: bytes = pack([self.home.values(), self.ends, self.lookout.values()])
+        packed: bytes = pack([self.home.values(), self.ends, self.lookout.values(), self.placed])
         return packed
 
     # -- what its home says ------------------------------------------------------------------------------------------
@@ -152,9 +153,9 @@ class Group(Native):
 
     def places(self, note: Place, message: Message) -> None:
         """Here is its place: what we send to the members is delivered in the order in which we send it."""
-        self.placed += 1
         members, source = self.home.members, message.source
         if members:
+            self.placed += 1
             number, place = self.home.number, self.home.place()
             told = Told(self.name, number, source, note.type, note.payload, asked=message.number, place=place)
             self.change()

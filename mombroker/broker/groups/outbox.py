@@ -90,6 +90,10 @@ class Outboxes:
                 break
         return self._left(agent)
 
+    def first(self) -> list[tuple[str, Entry]]:
+        """What each agent waits for; not those who only have to be told that nothing is left."""
+        return [(agent, entries[0]) for agent, entries in self.of.items() if entries]
+
     def placed(self, agent: str, number: int) -> Entry | None:
         """What was asked for by messages up to this number has its place: the first of it, which is done."""
         entries = self.of.get(agent)

@@ -18,7 +18,8 @@ class GroupVerbs:
 
     @reads
     def groups(self, empty: bool = False) -> Reply:
-        """The groups of agents whose home is this server; with `empty` those, too, that all have left and nobody is
+        """The groups of agents whose home is this server: of each its view, whom the next one waits for, and how many
+        casts in total order were `placed` since it was made; with `empty` those, too, that all have left and nobody is
         about to join."""
         there = [each for each in self.natives.agents.values() if isinstance(each, Group)]
         found = [each for each in there if empty or each.home.members or each.home.change or each.home.wishes]

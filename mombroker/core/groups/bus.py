@@ -32,6 +32,7 @@ class Groups(Protocol):
     def is_over(self, agent: str, group: str) -> bool: ...  # for it, by what lies in its inbox
     def may_join(self, agent: str) -> None: ...  # raises MomError
     def waits(self, agent: str) -> bool: ...  # for a cast of its own, until which it reacts to nothing
+    def waiting(self) -> list[str]: ...  # who waits for a cast, or for a place, of its own
     def act(self, agent: str, kind: str, value: Any) -> bool: ...  # True if it waits from now on
     def meets(self, agent: str, message: Message) -> bool: ...  # one of TYPES, in its turn; raises UnknownName
     def state(self, agent: str, group: str, number: int) -> bytes | None: ...  # to begin with, in this view
