@@ -22,8 +22,9 @@ def status(file: Path, server: str | None, output: str, columns: str) -> None:
     """How the servers are.
 
     Without --server one line for each server of the file; with it everything about one: its domains, its links
-    (`up`, `dialling`, `down`, or `idle`: nothing is to be sent), and what its operator should act on. Fails if a server
-    does not answer.
+    (`up`, `dialling`, `down`, or `idle`: nothing is to be sent), and what its operator should act on. `token` of a
+    domain under `abcast` is the server that numbers its messages, as far as the server that is asked knows. Fails if a
+    server does not answer.
 
     \b
     Example:
@@ -123,7 +124,9 @@ def sentence(wait: dict[str, Any], now: int) -> str:
             causes = ", ".join(f"#{cause['sequence']} from {cause['server']}" for cause in wait["waits_for"])
             servers = {cause["server"]: cause for cause in wait["waits_for"]}
             seen = ", ".join(f"{name} {_seen(cause, now)}" for name, cause in servers.items())
-            return f"{wait['message']} (from {wait['from']}) waits for {causes} in domain {wait['domain']}; {seen}"
+            token = f"; {wait['token']} has the token" if wait.get("token") else ""  # a former version does not say
+            where = f"in domain {wait['domain']}; {seen}{token}"
+            return f"{wait['message']} (from {wait['from']}) waits for {causes} {where}"
         case "parked":
             lacking = ", ".join(wait["waits_for"])
             return f"{wait['message']} is passed on in domain {wait['domain']} when it is stored by {lacking}"

@@ -80,8 +80,14 @@ def _domain(server: AgentServer, consumer: DomainChannel) -> Reply:
         "held": sum(link.held for link in links), "held_longest_ns": server.tx.now - min(came) if came else 0,
         "parked": len(core.parked()), "relays": consumer.relays,
         "duplicates": core.duplicates + sum(link.duplicates for link in links),
-        "waiting": sum(link.sent - link.acked for link in links),
+        "waiting": sum(link.sent - link.acked for link in links), "token": _token(consumer),
     }  # fmt: skip
+
+
+def _token(consumer: DomainChannel) -> str:
+    """The server that numbers all messages of a domain, as far as this one knows."""
+    holder = consumer.core.token()
+    return consumer.members[holder] if holder >= 0 else ""
 
 
 def _link(server: AgentServer, link: Link) -> Reply:
@@ -238,7 +244,7 @@ def why(server: AgentServer) -> list[Reply]:
                 causes.append({"server": peer, "sequence": sequence, "up": bool(link and link.conn), "last_seen": seen})
             out.append({
                 "kind": "held", "message": f"{message.origin}#{message.number}", "domain": consumer.name,
-                "from": consumer.members[packet.frm], "waits_for": causes,
+                "from": consumer.members[packet.frm], "waits_for": causes, "token": _token(consumer),
             })  # fmt: skip
         for packet, lacking in consumer.core.parked():
             message = decode(packet.body)

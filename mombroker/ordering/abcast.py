@@ -290,6 +290,10 @@ class Abcast(Ordering):
     def _waits(self) -> list[tuple[int, int]]:
         return [(self.awaited, (self.passed if self._order else self.received)[self.awaited] + 1)]
 
+    def token(self) -> int:
+        """Who has it once all that is known of the order is passed."""
+        return self._heir
+
     def _awaited(self) -> int:
         return self._order[0][0] if self._order else self._heir
 

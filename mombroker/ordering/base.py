@@ -145,6 +145,10 @@ class Ordering:
         the (member, sequence) pairs of the acknowledgements that it waits for."""
         return []
 
+    def token(self) -> int:
+        """The member that numbers the messages of all, as far as this one knows; -1 where none does."""
+        return -1
+
     def reach(self, without: Collection[int]) -> set[int]:
         """Where members pass on for others: those that have what this one has sent, or passed on, though some have not
         passed it on, since they are lost."""

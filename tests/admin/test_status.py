@@ -36,6 +36,10 @@ WAIT = {"agent": "s1/x", "name": "bank", "until": NOW + 3 * 10**9, "message": "s
             "s4 connected, s3 not seen since our start",
         ),
         (
+            held(cause("s4", 17, last_seen=NOW - 3 * MINUTE)) | {"token": "s4"},
+            "s1#5 (from s2) waits for #17 from s4 in domain d2; s4 last seen 3 min ago; s4 has the token",
+        ),
+        (
             {"kind": "parked", "message": "s1#5", "domain": "d2", "waits_for": ["s3", "s4"]},
             "s1#5 is passed on in domain d2 when it is stored by s3, s4",
         ),

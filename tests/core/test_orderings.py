@@ -115,6 +115,28 @@ def test_what_is_sent_while_a_run_is_delivered_has_its_turn_behind_it(guarded, m
     assert (order[2] == 1 << 40) == guarded
 
 
+def test_who_has_the_token_is_told_where_it_is_waited_for():
+    """It moves behind two of a's messages to a, which knows of that first."""
+    made = bus({"x": "abc"}, x=("abcast", {"patience": 2, "holder": "c"}))
+    token = lambda name: made.ask(name, "status")["domains"][0]["token"]  # noqa: E731
+    made.crash("c")
+    tell(made, "b", "one")
+    made.pump()
+    assert [token(each) for each in "ab"] == ["c", "c"]
+    (held,) = (each for each in why(made.servers["b"]) if each["kind"] == "held")
+    assert (held["token"], [each["server"] for each in held["waits_for"]]) == ("c", ["c"])
+    back(made, "c")
+    assert got(made, "b") == ["one"] and [token(each) for each in "abc"] == ["c"] * 3
+    tell(made, "b", "two")
+    made.pump()
+    assert [token(each) for each in "abc"] == ["a"] * 3
+
+
+def test_nobody_has_a_token_under_other_back_ends():
+    made = four("matrix")
+    assert [each["token"] for each in made.ask("a", "status")["domains"]] == [""]
+
+
 # -- multicasts ----------------------------------------------------------------------------------------------------
 
 # Of a multicast of a to b and d, the router; and of what d sends on in y to e and f. Flood: the four are a square.

@@ -35,7 +35,7 @@ async function overview(ask, name, view) {
       figure("up for", span(Number(status.now) - Number(status.process.since)))),
     h("h2", {}, "Domains"),
     table("Domains", [
-      ["domain", (row) => row.domain], ["ordering", (row) => row.ordering, "wide"],
+      ["domain", (row) => row.domain], ["ordering", (row) => row.token ? `${row.ordering}, token: ${row.token}` : row.ordering, "wide"],
       ["servers", (row) => row.members.join(", ")], ["held", (row) => count(row.held), "number"],
       ["longest", (row) => row.held ? span(row.held_longest_ns) : "", "number"],
       ["waiting", (row) => count(row.waiting), "number"],
