@@ -43,7 +43,7 @@ test-compiled: .venv/installed-dev
 	@cd build/compiled && MOMBROKER_COMPILE=1 ../../.venv/bin/python setup.py -q build_ext --inplace >build.log 2>&1 || \
 	    { cat build.log; exit 1; }
 	@cd build/compiled && ../../$(PYTEST) -m "not long and not interpreted" \
-	    $(or $(ARGS),tests/broker tests/core tests/stomp tests/store tests/net tests/agents tests/sim)
+	    $(or $(ARGS),tests/broker tests/core tests/stomp tests/store tests/net tests/gateway tests/agents tests/sim)
 
 # A wheel of a copy of the tree, in an environment of its own, which has what it needs from .venv.
 SMOKE = build/smoke
