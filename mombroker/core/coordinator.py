@@ -183,6 +183,10 @@ class Coordinator:
         elif run is not None and run.phase == FROZEN:
             self._tell(FREEZE)
 
+    def leaves(self, server: str) -> int:
+        """The revision with which a server is to leave the bus, by the change under way; 0: it is not to."""
+        return self.run.number if self.run is not None and server in self.run.leavers else 0
+
     def free(self, _: object = None) -> None:
         """Raises MomError while no other change may begin."""
         if self.run is None:

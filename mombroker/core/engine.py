@@ -69,6 +69,7 @@ class Engine:
         self.after_commit: list[Inbox] = []
         self.running = ""
         self.guests: set[str] = set()  # agents whose ids name another server, and those that are coming
+        self.leaving: Callable[[], bool]  # are we to leave the bus?
         self.admit: Callable[[Message, list[str], str, str, int], list[str]]
         self.on_delete: Callable[[str], None]
         self.reactions = self.failures = self.parked = 0
@@ -155,6 +156,10 @@ class Engine:
         """True if the agent's own first reaction is to follow."""
         if message.origin in self.natives.newcomers.unmet:  # it did not know yet that its name is free again
             self.record("drop", message, agent, detail=f"it was for the former {self.tx.name}, which is lost")
+            return False
+        if message.origin != self.tx.name and self.leaving():
+            reason = f"{self.tx.name} is leaving its bus: choose another server"
+            self.dead.orphan(message, agent, reason, reason)
             return False
         packed, _, state = message.payload.partition(b"\n")
         path = packed.decode(errors="replace")
@@ -336,7 +341,7 @@ class Engine:
         reaction's. Raises NoProgram."""
         names, name = self.names, agent.partition("/")[2]
         declared = names.virtual(name)
-        if declared is None or names.id_of(name) != agent or names.homes.home(agent) != self.tx.name:
+        if self.leaving() or declared is None or names.id_of(name) != agent or names.homes.home(agent) != self.tx.name:
             return None
         try:
             state = self.program.initial(declared.cls, declared.fields)

@@ -17,6 +17,7 @@ from mombroker.core.topology import AgentDecl
 
 CREATE = "_create"
 DEPLOY, NAMED, REFUSED = "_deploy", "_named", "_refused"
+UNPLACED = "_unplaced"
 FORGET, FORGOTTEN, OUTDATED = "_forget", "_forgotten", "_outdated"
 MOVE, MOVED = "_move", "_moved"
 PAIR, PAIRED = "_pair", "_paired"
@@ -56,6 +57,7 @@ class Names(Replicated):
     doubted     names that others may not know to be free, and who, of which the registry was told
     elsewhere   the server that what is new is made on, while this one is drained; empty: here
     distance    the links to another server; raises MomError for one that is not on this bus
+    leaves      at the registry: the revision with which a server is to leave the bus; 0: it is not to
     is_here     does an agent live here, or is it on its way here?
     on_known    called with a name that is known now
     on_change   called with a name that is known now, or no longer
@@ -77,6 +79,7 @@ class Names(Replicated):
         self.doubted: set[tuple[str, str]] = set()
         self.heard = int(self.tx.reader.meta(HEARD).get(HEARD, 0))
         self.elsewhere = str(self.tx.reader.meta().get(DRAINING, ""))
+        self.leaves: Callable[[str], int] = lambda server: 0
         self.is_here: Callable[[str], bool]
         self.on_known: Callable[[str], None]
         self.on_change: Callable[[str], None]
@@ -84,6 +87,7 @@ class Names(Replicated):
         self.on_pair: Callable[[str], None]
         self.define(DEPLOY, self._read_request, self._decide, NAMED, self._read_named, self._named)
         self.refusal(REFUSED, self._read_request, self._refused)
+        self.refusal(UNPLACED, _read_unplaced, self._unplaced)
         self.define(FORGET, _read_given_up, self._let_go, FORGOTTEN, self._read_forgotten, self._forgotten)
         self._handle(OUTDATED, self._read_move, lambda message: self._tell_forgotten(*self._read_move(message)))
         self.define(MOVE, self._read_asked, self._agree, MOVED, self._read_move, self._moved)
@@ -176,7 +180,8 @@ class Names(Replicated):
         """Have a native agent made here under this name, unless somebody has that done elsewhere first."""
         if name not in self.wanted and name not in self.known:
             self.wanted.add(name)
-            self.ask(DEPLOY, _request(name, self.elsewhere or self.tx.name, path, state))
+            there = self.elsewhere in self.tx.topology.servers
+            self.ask(DEPLOY, _request(name, self.elsewhere if there else self.tx.name, path, state))
 
     def free(self, name: str, id: str) -> None:
         """Raises MomError for a name that another agent has."""
@@ -214,7 +219,7 @@ class Names(Replicated):
         return True
 
     def again(self) -> None:
-        """A server is lost, and perhaps what we have asked for."""
+        """What we have asked for may be lost, with a server, or was refused, since a server was to leave."""
         wanted, self.wanted = self.wanted, set()
         self.doubted.clear()
         for name in sorted(wanted):  # who waits for it asks anew
@@ -331,6 +336,9 @@ class Names(Replicated):
         if name in self.known:
             self.refuse(asker, REFUSED, _request(name, home, path, state))
             return None
+        if number := self.leaves(home):
+            self.refuse(asker, UNPLACED, f"{number}\n".encode() + _request(name, home, path, state))
+            return None
         id, source = declared_id(home, name), f"{self.tx.name}/_registry"
         message = new_message(self.tx, source, (id,), CREATE, path.encode() + b"\n" + state)
         self._send(message)
@@ -393,6 +401,17 @@ class Names(Replicated):
         if name in self.wanted and name not in self.known:  # it was taken then, and is forgotten by now
             self.ask(DEPLOY, _request(name, home, path, state))
 
+    def _unplaced(self, number: int, name: str, home: str, path: str, state: bytes) -> None:
+        """The home leaves the bus. What the broker needs is made here instead; if it is we who leave, it waits for
+        `again`."""
+        self.settle(
+            name,
+            f"{home} leaves the bus with the change to revision {number} of the topology, which is under way: make "
+            f"{name} on another server, or give the change up by `mom topology abort`",
+        )
+        if name in self.wanted and name not in self.known and home != self.tx.name:
+            self.ask(DEPLOY, _request(name, self.tx.name, path, state))
+
     def _forgotten(self, name: str, id: str) -> None:
         if self.known.get(name) == id:
             del self.known[name]
@@ -439,6 +458,13 @@ def _read_given_up(message: Message) -> tuple[str, str, int]:
     if counts and not (heard[0].isdecimal() and len(heard[0]) < 20):
         raise UnknownNotification(f"{message.type} came with what is no number of a message")
     return name, id, int("".join(heard) or 0)
+
+
+def _read_unplaced(message: Message) -> tuple[int, str, str, str, bytes]:
+    number, name, home, path = _texts(message, 5, 4)
+    if not (number.isdecimal() and len(number) < 20 and name and home):
+        raise UnknownNotification(f"{message.type} names nobody, or no revision: {number!r}")
+    return int(number), name, home, path, message.payload.split(b"\n", 4)[4]
 
 
 def _request(name: str, home: str, path: str, state: bytes) -> bytes:

@@ -83,6 +83,7 @@ class Reconfiguration:
     ahead   servers inside that have switched, as their greeting says
     holds   what the server has that would go with it, in words. Nobody else judges that: a name is known everywhere,
             and whether its agent is still there at its home alone
+    given_up   called when the registry has given a change up
     fence   has a server that is lost be refused, whatever it comes back with of before an epoch
     """
 
@@ -91,6 +92,7 @@ class Reconfiguration:
         self.channel, self.truth = channel, truth
         self.ahead: set[str] = set()
         self.holds: Callable[[], list[str]]
+        self.given_up: Callable[[], None]
         self.fence: Callable[[str, int], None]
         self._sought: set[str] = set()  # by a server that leaves: neighbours that do not talk to it, how they stand
         plan, marks = self.tx.reader.meta(PLAN).get(PLAN), self.tx.reader.meta(MARK)
@@ -169,6 +171,8 @@ class Reconfiguration:
         """The registry has given it up."""
         if self._mine(read_id(message)) and self.plan is not None and self.plan.phase == ASKED:
             self._keep(None)
+        if message.origin == self.tx.topology.registry:
+            self.given_up()
 
     # -- the freeze ------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,8 @@ class Reconfiguration:
         self.tx.urgency = self.tx.urgency or COMMIT
 
     def leaving(self) -> bool:
-        """We are to leave the bus, and take no new work: it could go nowhere."""
+        """We are to leave the bus, and take no new work: it could go nowhere. Nothing comes into being here either: the
+        registry makes nobody here from before READY on, and what others send for it is refused."""
         return self.plan is not None and self.tx.name in self.plan.leavers
 
     def turn(self) -> bool:

@@ -126,6 +126,7 @@ class AgentServer:
         self.truth.applied.append(self._revised)
         self.change = Reconfiguration(replication, channel, self.truth)
         self.coordinator = Coordinator(replication, self.truth, self.timers.alarm)
+        self.names.leaves, self.change.given_up = self.coordinator.leaves, self.names.again
         self.lost = Lost(replication)
         self.lost.applied, self.change.fence = self._lost, self.lost.fence
         self.lost.begun = self._begun_anew
@@ -142,7 +143,7 @@ class AgentServer:
         groups = self.clients.groups
         groups.bind(self.engine.hand_over, self.engine.name_known, self.engine.rows_of, self.engine.inboxes.waiting)
         groups.moving = self.departures.leaving.__contains__
-        self.clients.leaving = self.arrivals.leaving = self.change.leaving
+        self.clients.leaving = self.arrivals.leaving = self.engine.leaving = self.change.leaving
         orphans = self.clients.orphans
         self.dead_letters.settle, self.dead_letters.inside = orphans.settle, orphans.inside
         self.names.is_here, self.newcomers.begun = self._is_here, self.engine.tables_came

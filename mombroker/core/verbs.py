@@ -153,12 +153,20 @@ class AgentVerbs:
     @changes
     def delete(self, agent: str) -> Reply:
         """Delete an agent with its state, wherever it lives."""
+        self._stays()
         id = self.names.address(agent)
         self.send_message(new_message(self.tx, f"{self.tx.name}/_admin", (id,), DELETE, b""))
         self.engine.give_up(id)
         return {"agent": id}
 
+    def _stays(self) -> None:
+        if self.arrivals.leaving():
+            raise MomError(
+                f"{self.tx.name} is leaving its bus, and what it is asked for could be lost: ask another server"
+            )
+
     def _open(self) -> None:
+        self._stays()
         if reason := self.closed():
             raise Overloaded(f"{self.tx.name} {reason}")
 

@@ -7,11 +7,14 @@ import pytest
 from mombroker import ordering
 from mombroker.admin.audit import bus as audit
 from mombroker.broker.commands import Subscribe
+from mombroker.broker.queue.queue import Queue
 from mombroker.core import lost_inside
 from mombroker.core.errors import MomError, PeerError
 from mombroker.core.events import Admin, ClientCommands, ClientOpened, StoreSize
+from mombroker.core.ids import created_id
 from mombroker.core.message import new_message
 from mombroker.core.meta import CHANGE, MARK, PLAN
+from mombroker.core.names import CREATE
 from mombroker.core.reconfiguration import ANSWER, FORGET, FREEZE, MARKED, READY, SWITCHED, Reconfiguration
 from mombroker.core.revision import EPOCH_BITS, digest_of, text_of
 from mombroker.core.topology import Domain
@@ -332,6 +335,132 @@ def test_the_name_of_an_agent_that_was_deleted_does_not_keep_its_server(old, new
     assert not [name for name in "abcde" if "gone" in bus.servers[name].names.known]
     assert bus.ask("b", "deploy", **sink, server="c") == {"name": "gone", "agent": "c/gone"}
     everyone_hears(bus, "after")
+
+
+def about_to_leave(old, new):
+    """f has said that it can leave, and e, which is down, has still to answer."""
+    makers = SINKS | {"b/maker": f"{AGENTS}:Source"}
+
+    def of(domains, agents):
+        orderings = {name: ("matrix", {}) for name in domains if len(domains[name]) > 2}
+        total = [{"match": "topic:one", "order": "total"}]
+        return topology(domains, agents, orderings, allow=(AGENTS,), policies=total)
+
+    bus = Bus(of(old, makers | {"f/cart.*": f"{AGENTS}:Sink"}))
+    bus.pump()
+    for verb, what in (("create_queue", "queue:moves"), ("create_topic", "topic:one")):
+        assert "agent" in bus.ask("b", verb, destination=what)
+    bus.crash("e")
+    return bus, {"text": text_of(of(new, makers)), "revision": 1}
+
+
+def restarted(bus, *names):
+    for name in names:
+        bus.crash(name)
+        bus.boot(name)
+    bus.pump()
+
+
+def back(bus):
+    """e is up again, and so goes on what waits for it."""
+    bus.boot("e")
+    for peer in "cdf":
+        if peer in bus.servers and bus.servers["e"].topology.shared_domain("e", peer):
+            bus.join("e", peer)
+    bus.pump()
+
+
+def placing(bus, name):
+    """What is said to whoever places something on f."""
+    sink, agent = {"class": f"{AGENTS}:Sink", "name": f"{name}.a"}, new_message(bus.servers["b"].tx, "", (), "", b"")
+    said = [bus.ask(server, "deploy", **sink, server="f") for server in "abf"]
+    said.append(bus.ask("f", "create_queue", destination=f"queue:{name}.b"))
+    bus.ask("b", "move_destination", destination="queue:moves", to="f")
+    bus.ask("b", "move_topic", destination="topic:one", to="f")
+    bus.ask("b", "move_agent", agent="b/b", to="f")
+    tx, id = bus.servers["b"].tx, created_id("f", "b", agent.number)
+    payload = f"{AGENTS}:Sink\n".encode() + bus.program.initial(f"{AGENTS}:Sink", {})
+    bus.servers["b"].channel.send(new_message(tx, "b/maker", (id,), CREATE, payload))
+    words = bus.program.compose(Put.__wire_name__, {"text": "kept"})
+    bus.servers["b"].channel.send(new_message(tx, "b/maker", (f"f/cart.{name}",), Put.__wire_name__, words))
+    bus.servers["f"].names.declare(f"queue:{name}.c", Queue.path, b"")
+    bus.pump()
+    return said, id
+
+
+def homes(bus):
+    known = bus.servers["b"].names.known
+    return [known["queue:moves"], known["topic:one"], bus.servers["b"].names.homes.home("b/b")]
+
+
+@pytest.mark.parametrize("again", ["", "a", "f", "af"])
+@pytest.mark.parametrize("old, new", LEAVING[:2])
+def test_nothing_is_placed_on_a_server_that_is_about_to_leave(old, new, again):
+    """Neither by the registry, with what it decides, nor by others, who are told."""
+    bus, changed = about_to_leave(old, new)
+    assert bus.ask("a", "apply_topology", **changed) is None
+    assert bus.servers["f"].change.leaving()
+    restarted(bus, *again)
+    (one, two, *at_f), id = placing(bus, "lost")
+    said = (
+        "f leaves the bus with the change to revision 2 of the topology, which is under way: make lost.a on another "
+        "server, or give the change up by `mom topology abort`"
+    )
+    assert [one, two] == [said, said]
+    assert at_f == [
+        "f is leaving its bus, and what it is asked for could be lost: ask another server",
+        one.replace("lost.a", "queue:lost.b"),
+    ]
+    assert "ask another server" in bus.send("f", "b/b", Put("late")) and "leaving" in bus.ask("f", "delete", agent="b")
+    assert homes(bus) == ["b/queue:moves", "b/topic:one", "b"]
+    assert not [each for each in bus.servers["b"].natives.agents.values() if getattr(each, "move", None)]
+    assert bus.ask("b", "agent", agent="b/b")["moving"] == ""
+    assert [row["kind"] for row in bus.ask("f", "holdings")["holdings"]] == ["dead letters"]
+    restarted(bus, *again)
+    back(bus)
+    is_out(bus, "f")
+    at_rest(bus, 2)
+    news = bus.fields("b/maker")["news"]
+    assert sorted(news) == sorted([
+        "created", f"UnknownAgent {id} f is leaving its bus: choose another server",
+        "UnknownAgent f/cart.lost unknown agent",
+    ])  # fmt: skip
+    assert not [name for name in bus.servers["b"].names.known if "lost" in name]
+    assert homes(bus) == ["b/queue:moves", "b/topic:one", "b"]
+    everyone_hears(bus, "after")
+
+
+@pytest.mark.parametrize("again", ["", "af"])
+@pytest.mark.parametrize("old, new", LEAVING[:2])
+def test_a_server_that_was_to_leave_and_stays_takes_all_again(old, new, again):
+    """What the broker itself asked for meanwhile, too."""
+    bus, changed = about_to_leave(old, new)
+    assert bus.ask("a", "apply_topology", **changed) is None
+    placing(bus, "lost")
+    assert bus.ask("a", "topology_abort") == {"change": 2}
+    restarted(bus, *again)
+    back(bus)
+    (one, *_), id = placing(bus, "kept")
+    assert one == {"name": "kept.a", "agent": "f/kept.a"}
+    assert homes(bus) == ["f/queue:moves", "f/topic:one", "f"]
+    assert bus.servers["b"].names.known["queue:kept.c"] == "f/queue:kept.c"
+    assert bus.fields("f/cart.kept")["got"] == ["kept"] and bus.stores["f"].agent(id)
+    assert "f cannot leave, and holds" in bus.ask("a", "apply_topology", **changed)
+    at_rest(bus, 1)
+
+
+def test_what_is_new_on_a_server_that_is_drained_to_one_that_leaves_is_made_there():
+    bus, changed = about_to_leave(*LEAVING[0])
+    assert bus.ask("a", "apply_topology", **changed) is None
+    assert bus.ask("c", "drain", to="f") == {"server": "c", "draining": "f", "moving": 1}
+    assert bus.servers["b"].names.homes.home("c/c") == "c"
+    for name in ("queue:early", "queue:late"):
+        bus.servers["c"].names.declare(name, Queue.path, b"")
+        bus.pump()
+        assert bus.servers["b"].names.known[name] == f"c/{name}"
+        if "f" in bus.servers:
+            back(bus)
+            is_out(bus, "f")
 
 
 @pytest.mark.parametrize("old, new", LEAVING[:3])

@@ -138,11 +138,19 @@ class Departure:
         if home_of(self.to) != server:
             self.passed(server)
             return
+        self._stays(f"{server}, to which it moved, is lost")
+
+    def refused(self, reason: str) -> None:
+        """The new home is not made."""
+        if self.phase == ASKED:
+            self._stays(reason)
+
+    def _stays(self, reason: str) -> None:
         queue = self.queue
         queue.move = None
         queue.dispatcher.resume(MOVING)
         queue.arrived()
-        queue.tx.note(f"{queue.settings.destination} stays on {queue.tx.name}: {server}, to which it moved, is lost")
+        queue.tx.note(f"{queue.settings.destination} stays on {queue.tx.name}: {reason}")
         queue.change()
         queue.touch()
 

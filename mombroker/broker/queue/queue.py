@@ -400,6 +400,10 @@ class Queue(Native):
         else:  # it knows no better: it was to come here from a home that is lost, or would not be here at all
             self.post(envelope.source, Page(step=CLOSED))
 
+    def refused(self, note: Refuse, envelope: Message) -> None:
+        if isinstance(self.move, Departure) and envelope.source == self.move.to:
+            self.move.refused(note.reason)
+
     def passed(self, note: Passed, envelope: Message) -> None:
         if self.move is not None:
             self.move.passed(envelope.origin)
@@ -489,6 +493,7 @@ Queue.handlers = {
     Gone.wire: Queue.gone,
     Page.wire: Queue.page,
     Taken.wire: Queue.taken,
+    Refuse.wire: Queue.refused,
     Passed.wire: Queue.passed,
     Ready.wire: Queue.ready,
 }

@@ -115,6 +115,8 @@ class Orphans:
                 post(agent, message.source, Refuse(note_of(message).consumer, reason))
             elif message.type == End.wire:
                 post(agent, message.source, Ended(note_of(message).number))
+            if message.type == CREATE and home_of(agent) == self.tx.name and "/_" not in message.source:
+                post(agent, message.source, Refuse(0, f"{self.tx.name} is leaving its bus: choose another server"))
             if message.type in (DELETE, CREATE):
                 return True  # by two operators at once; or it is asked for anew
             return message.type in KINDS and (message.type != ClientMessage.wire or not kind.startswith(KEEPS))

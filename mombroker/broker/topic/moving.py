@@ -74,6 +74,14 @@ class TopicDeparture:
             self._ask(self.waits)
             self.topic.change()
 
+    def refused(self, source: str, reason: str) -> None:
+        """The new home is not made: it stays."""
+        topic = self.topic
+        if self.phase == ASKED and source == self.to:
+            topic.move = None
+            topic.tx.note(f"{topic.name} stays on {topic.tx.name}: {reason}")
+            topic.change()
+
     def _ask(self, servers: Set[str]) -> None:
         topic = self.topic
         if servers:

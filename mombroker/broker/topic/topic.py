@@ -14,7 +14,7 @@ import msgpack
 from mombroker.broker.message import ClientMessage
 from mombroker.broker.native import Native
 from mombroker.broker.policies import Policies
-from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Run, Taken, Undeliverable
+from mombroker.broker.protocol import Opens, Passed, Placed, Ready, Refuse, Run, Taken, Undeliverable
 from mombroker.broker.queue.dead_letter import dead_letter
 from mombroker.broker.queue.dedup import ROWS_ARE, Dedup
 from mombroker.broker.queue.movable import CLOSED
@@ -287,6 +287,10 @@ class Topic(Native):
         if isinstance(self.move, TopicDeparture) and note.step != CLOSED:
             self.move.taken(message.source)
 
+    def refused(self, note: Refuse, message: Message) -> None:
+        if isinstance(self.move, TopicDeparture):
+            self.move.refused(message.source, note.reason)
+
     def ready(self, note: Ready, message: Message) -> None:
         if isinstance(self.move, TopicDeparture):
             self.move.answered(home_of(message.source), note.passed)
@@ -343,6 +347,7 @@ Topic.handlers = {
     ClientMessage.wire: Topic.place,
     Run.wire: Topic.place_run,
     Taken.wire: Topic.taken,
+    Refuse.wire: Topic.refused,
     Ready.wire: Topic.ready,
     Passed.wire: Topic.passed,
 }
