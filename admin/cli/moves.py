@@ -12,6 +12,7 @@ from mombroker.admin.cli.progress import Bar
 from mombroker.core.errors import MomError
 from mombroker.core.topology import Topology
 from mombroker.net.adminclient import NoAnswer, NotRunning
+from mombroker.net.exit_codes import ExitCode
 
 EVERY_S = 0.2
 SILENT_S = 60.0  # of both servers
@@ -31,7 +32,8 @@ def _fixed(begun: dict[str, Any]) -> dict[str, Any]:
 
 
 def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
-    """Wait until a queue or subscription is where it is to be; `begun` is the answer of `move_destination`."""
+    """Wait until a queue or subscription is where it is to be; `begun` is the answer of `move_destination`.
+    Raises Failure if it stays."""
     topology, shown = options.load(file), begun["destination"]
     ends = [topology.servers[begun[end]] for end in ("to", "from")]
     started, total, told = time.monotonic(), 0, ""
@@ -50,6 +52,8 @@ def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
                 return {**_fixed(begun), "messages": there["messages"], "seconds": round(time.monotonic() - started, 1)}
             if at:
                 heard = time.monotonic()
+            if left is not None and not left["moving"]:
+                raise _stays(shown, begun["from"], begun["to"])
             if left is not None:
                 total = max(total, left["messages"])
                 bar.at(total - left["messages"], total)
@@ -60,8 +64,15 @@ def follow(file: Path, begun: dict[str, Any]) -> dict[str, Any]:
             time.sleep(EVERY_S)
 
 
+def _stays(what: str, home: str, to: str) -> options.Failure:
+    return options.Failure(
+        ExitCode.REFUSED, f"{what} stays on {home}: {to} has not taken it; the log of {home} says why"
+    )
+
+
 def follow_topic(topology: Topology, begun: dict[str, Any], to: str) -> dict[str, Any]:
-    """Wait until a server is the home of a topic; `begun` is the answer of `move_topic`."""
+    """Wait until a server is the home of a topic; `begun` is the answer of `move_topic`. Raises Failure if it
+    stays."""
     started = heard = time.monotonic()
     while True:
         try:
@@ -69,6 +80,10 @@ def follow_topic(topology: Topology, begun: dict[str, Any], to: str) -> dict[str
             heard = time.monotonic()
             if now["created"] == to and not now["moving"]:
                 return {"topic": begun["topic"], "created": to, "seconds": round(time.monotonic() - started, 1)}
+            home = begun["created"]
+            left = options.ask(topology, topology.servers[home], "topic", destination=begun["topic"])
+            if left["created"] == home and not left["moving"]:
+                raise _stays(begun["topic"], home, to)
         except MomError as error:
             if time.monotonic() - heard > SILENT_S:
                 raise MomError(f"{error}; it goes on by itself when all servers run") from None
