@@ -33,6 +33,8 @@ class Topic(Protocol):
     move: Any
 
     @property
+    def destination(self) -> str: ...
+    @property
     def dedup(self) -> Dedup: ...
     def post(self, to: str, note: Any) -> None: ...
     def flush(self) -> None: ...
@@ -149,7 +151,7 @@ class TopicDeparture:
         if self.phase < ENDS and to not in topic.tx.topology.servers:  # it stays
             topic.move = None
         elif self.phase < ENDS and to in servers:
-            self.phase = ASKED
+            self.phase, self.waits = ASKED, set()
             self.invite()
         elif self.phase == TURNS and topic.tx.topology.registry in servers:
             topic.natives.names.move(topic.name, topic.id, self.to)
@@ -159,8 +161,13 @@ class TopicDeparture:
 
     def lost(self, server: str) -> None:
         """Nothing more comes from a server, which begins anew, or has left."""
+        topic = self.topic
         if self.phase >= ENDS:
             self.passed(server)
+        elif home_of(self.to) == server:  # whoever is in its place would take us for one who has not heard of that
+            topic.move = None
+            topic.tx.note(f"{topic.destination} stays on {topic.tx.name}: {server}, to which it moved, is lost")
+            topic.change()
         else:
             if server not in self.topic.tx.topology.servers:
                 self.waits.discard(server)

@@ -7,6 +7,7 @@ import pytest
 
 from mombroker.admin.cli.status import sentence
 from mombroker.broker.commands import Disconnect, Flow, Receipt, Receipts, Send, SendRun, Subscribe, Transact
+from mombroker.broker.topic.moving import POLLS
 from mombroker.broker.topic.topic import Topic
 from tests.broker.bench import THREE, Broker
 from tests.broker.queue.test_moves_and_losses import lose, replace_store, rounds
@@ -486,6 +487,29 @@ def test_a_move_ends_though_one_of_its_homes_or_a_server_between_is_lost():
         clients = [b.connect(at).do(*sends("1", "2")) for at in "abcde"]
         assert all(receipts(each) == ["1", "2"] for each in clients), (lost, step)
         assert len(readers[0].texts) == 10 and readers[0].texts == readers[1].texts
+
+
+@pytest.mark.parametrize("lost, left", [("d", {"y": "c"}), ("c", {"x": "a", "y": "d"})])
+def test_a_home_that_has_lost_its_new_one_or_the_way_there_waits_for_nobody_to_be_there(lost, left):
+    """It stays, or invites the new one again. e has still to say that it is there."""
+    b = bus(topology({"x": "abc", "y": "cd", "z": "be"}), home="b")
+    b.crash("e")
+    b.ask("b", "move_topic", destination=T, to="d")
+    b.pump()
+    move = b.servers["b"].natives.agents["b/topic:prices"].move
+    assert (move.phase, move.waits) == (POLLS, {"e"})
+    b.crash(lost)
+    lose(b, lost, left)
+    assert lost == "c" or b.servers["b"].natives.agents["b/topic:prices"].move is None
+    replace_store(b, lost, "a" if lost == "c" else "c")
+    b.boot("e")
+    b.join("b", "e")
+    b.later(1)
+    if lost == "d":
+        assert b.servers["a"].names.known["topic:prices"] == "b/topic:prices"
+        b.ask("b", "move_topic", destination=T, to="d")
+        b.pump()
+    assert {server.names.known["topic:prices"] for server in b.servers.values()} == {"d/topic:prices"}
 
 
 def test_who_waits_for_a_home_beyond_a_server_that_is_lost_is_told_that_it_may_be_published():
