@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from mombroker.sim.domains import BACKENDS
-from mombroker.sim.programs import HEIRS, MOVING_HEIRS, PROGRAMS
+from mombroker.sim.programs import LOSABLE, PROGRAMS
 from mombroker.sim.replicas.node import ReplicatedNode
 from mombroker.sim.seeds import AGENTS, Run, run
 
@@ -32,9 +32,9 @@ def main() -> int:
         seeds = range(int(first), int(last or int(first) + 1))
     except ValueError:
         parser.error(f"--seeds takes A:B or one number, not {args.seeds}")
-    if args.losses and args.clients not in (AGENTS, HEIRS, MOVING_HEIRS):
+    if args.losses and args.clients not in (AGENTS, *LOSABLE):
         parser.error(
-            f"--losses is for agents, and for --clients {HEIRS} or {MOVING_HEIRS}: "
+            f"--losses is for agents, and for --clients {' or '.join(LOSABLE)}: "
             "others miss what a lost server takes along"
         )
     console = Console(stderr=True, emoji=False)

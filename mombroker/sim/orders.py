@@ -18,7 +18,7 @@ from mombroker.core.times import MS
 from mombroker.sim.clients import Client, Clients, Connection
 from mombroker.sim.cluster import Cluster
 from mombroker.sim.desks import Customer, Desks
-from mombroker.sim.model import Sent
+from mombroker.sim.model import Model, Sent
 from mombroker.sim.moves import Moving
 from mombroker.sim.workers import TOPICS, A, B
 
@@ -151,7 +151,7 @@ class Orders(Moving, Desks):
     def begin(self, cluster: Cluster, span: int) -> None:
         super().begin(cluster, span)
         for _ in range(self.topic_moves):
-            self.world.after(int(self.rng.random() * span), self._move_topic)
+            self.world.after(int(self.rng.random() * span), move_topic, self)
         for number in range(self.order_changes):
             self.world.after(int(self.rng.random() * span), self._change_order, "total" if number % 2 else "")
 
@@ -159,11 +159,6 @@ class Orders(Moving, Desks):
         match, values = POLICY["match"], {**self.policies[0], "order": order}
         del values["match"]
         self.cluster.ask(self.rng.choice(self.servers), "set_policy", {"match": match, "values": values})
-
-    def _move_topic(self) -> None:
-        args = {"destination": self.rng.choice(TOTAL), "to": self.rng.choice(self.servers)}
-        for name in self.servers:  # its home alone does it
-            self.cluster.ask(name, "move_topic", args)
 
     def cast(self) -> Sequence[Client]:
         hasty = [Hasty(self) for _ in range(self.rng.choice((0, 1, 2)))]
@@ -173,23 +168,14 @@ class Orders(Moving, Desks):
     def counts(self) -> dict[str, int]:
         return super().counts() | {
             "topic_moves": self.topic_moves, "order_changes": self.order_changes, "repeats": self.repeats,
-            "ordered": sum(map(len, self._sequences(A))),
+            "ordered": sum(map(len, sequences(self.model, A))),
         }  # fmt: skip
 
     def objections(self, cluster: Cluster) -> list[str]:
         judged = () if self.order_changes else TOTAL
         return super().objections(cluster) + [
-            f"{topic} has two orders" for topic in judged if not alike(self._sequences(topic))
+            f"{topic} has two orders" for topic in judged if not alike(sequences(self.model, topic))
         ]
-
-    def _sequences(self, topic: str) -> list[list[int]]:
-        """What each connection, and each subscription that is not shared, has seen of a topic, in its order."""
-        found = {id(stream.order): stream for stream in self.model.streams if stream.kind in ("plain", "durable")}
-        made = list[list[int]]()
-        for stream in found.values():
-            ids = [sent.id for _, sent in stream.order if sent.destination == topic]
-            made.append(list(dict.fromkeys(ids)))
-        return made
 
     def _on_the_way(self, cluster: Cluster) -> Iterator[str]:
         yield from super()._on_the_way(cluster)
@@ -197,6 +183,22 @@ class Orders(Moving, Desks):
             for native in node.server.natives.agents.values():
                 if isinstance(native, Topic) and native.move is not None:
                     yield f"the move of {native.id} ({native.move.values()})"
+
+
+def move_topic(work: Clients) -> None:
+    args = {"destination": work.rng.choice(TOTAL), "to": work.rng.choice(work.servers)}
+    for name in work.servers:  # its home alone does it
+        work.cluster.ask(name, "move_topic", args)
+
+
+def sequences(model: Model, topic: str) -> list[list[int]]:
+    """What each connection, and each subscription that is not shared, has seen of a topic, in its order."""
+    found = {id(stream.order): stream for stream in model.streams if stream.kind in ("plain", "durable")}
+    made = list[list[int]]()
+    for stream in found.values():
+        ids = [sent.id for _, sent in stream.order if sent.destination == topic]
+        made.append(list(dict.fromkeys(ids)))
+    return made
 
 
 def alike(sequences: Iterable[Sequence[int]]) -> bool:

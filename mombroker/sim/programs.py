@@ -19,6 +19,7 @@ from mombroker.sim.model import Given, Sent, Stream
 from mombroker.sim.moves import Moves, PulledMoves
 from mombroker.sim.moving_heirs import MovingHeirs
 from mombroker.sim.operators import Operators
+from mombroker.sim.order_heirs import OrderHeirs
 from mombroker.sim.orders import Orders
 from mombroker.sim.pulls import Pulls
 from mombroker.sim.questions import Questions
@@ -374,12 +375,16 @@ class Choices(Everything):
         return found + [f"{id} is a dead letter though it was consumed" for id in consumed & dead]
 
 
-HEIRS, MOVING_HEIRS = "heirs", "moving-heirs"  # those to which servers may be lost
+HEIRS, MOVING_HEIRS, ORDER_HEIRS = LOSABLE = (
+    "heirs",
+    "moving-heirs",
+    "order-heirs",
+)  # those to which servers may be lost
 PROGRAMS: dict[str, type[Clients]] = {
     "everything": Everything, "queues": Queues, "causes": Causes, "word": Word, "requests": Requests,
     "openings": Openings, "choices": Choices, "pulls": Pulls, "operators": Operators, "enduringly": Enduringly,
     "revisions": Revisions, "joins": Joins, "moves": Moves, "moving-pulls": PulledMoves, "rounds": Rounds,
     "questions": Questions, "desks": Desks, "moving-desks": MovingDesks,
     "moving-sources": MovingSources, "orders": Orders, "guards": Guards, "protocols": Protocols, HEIRS: Heirs,
-    MOVING_HEIRS: MovingHeirs,
+    MOVING_HEIRS: MovingHeirs, ORDER_HEIRS: OrderHeirs,
 }  # fmt: skip
