@@ -77,12 +77,15 @@ class TopicDeparture:
             self.topic.change()
 
     def refused(self, source: str, reason: str) -> None:
-        """The new home is not made: it stays."""
-        topic = self.topic
+        """The new home is not made."""
         if self.phase == ASKED and source == self.to:
-            topic.move = None
-            topic.tx.note(f"{topic.name} stays on {topic.tx.name}: {reason}")
-            topic.change()
+            self._stays(reason)
+
+    def _stays(self, reason: str) -> None:
+        topic = self.topic
+        topic.move = None
+        topic.tx.note(f"{topic.destination} stays on {topic.tx.name}: {reason}")
+        topic.change()
 
     def _ask(self, servers: Set[str]) -> None:
         topic = self.topic
@@ -161,13 +164,10 @@ class TopicDeparture:
 
     def lost(self, server: str) -> None:
         """Nothing more comes from a server, which begins anew, or has left."""
-        topic = self.topic
         if self.phase >= ENDS:
             self.passed(server)
         elif home_of(self.to) == server:  # whoever is in its place would take us for one who has not heard of that
-            topic.move = None
-            topic.tx.note(f"{topic.destination} stays on {topic.tx.name}: {server}, to which it moved, is lost")
-            topic.change()
+            self._stays(f"{server}, to which it moved, is lost")
         else:
             if server not in self.topic.tx.topology.servers:
                 self.waits.discard(server)
