@@ -19,9 +19,7 @@ WORTH = 1 / 6  # if the reactor works for so much of it meanwhile: a COMMIT that
 DEAF_S = 0.1  # or would hear nobody for so long
 PROBE = 64  # so many commits in a row go one way before the other one is tried: it takes a quarter more CPU time
 WEIGHT = 1 / 8  # of the newest judgement in the moving average
-SHORT_S = (
-    SLOW_S / 2
-)  # a COMMIT that took no longer is not worth a look at the CPU time of it, which takes a system call
+SHORT_S = SLOW_S / 2  # of a COMMIT whose CPU time is not worth a look, which takes a system call
 
 
 class Writer(Protocol):
