@@ -36,8 +36,9 @@ def slow_down(seconds: float) -> None:
     """As if the disk of this process were slow."""
     from mombroker.net import node
 
-    usual = getattr(node, name := "Adaptive")
-    setattr(node, name, lambda *place: Slow(usual(*place), seconds))
+    ours: Any = node
+    usual = ours.Adaptive
+    ours.Adaptive = lambda *place: Slow(usual(*place), seconds)
 
 
 @click.command()

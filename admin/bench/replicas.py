@@ -183,6 +183,10 @@ def measure(
     """In each round every case is run in every state, and with every other broker, in turn. With `disk_ms` as if each
     process had a disk of its own: all is in memory, and a COMMIT takes so long."""
     disk = partial(waits, disk_ms / 1e3) if disk_ms else None
+    if disk_ms and folder is not None:
+        raise MomError("--disk keeps all in memory: leave --folder out")
+    if disk_ms and not MEMORY.is_dir():
+        raise MomError(f"--disk needs {MEMORY}, a folder in memory, which this system does not have: leave it out")
     folder = MEMORY if disk_ms else folder
     with ExitStack() as stack:
         ours = [stack.enter_context(server(state, folder, disk_ms)) for state in states]

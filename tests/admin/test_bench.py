@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mombroker import ordering
-from mombroker.admin.bench import clocks, domain, figures, orderings, pingpong, plot, stomp, stompload
+from mombroker.admin.bench import clocks, domain, figures, orderings, pingpong, plot, replicas, stomp, stompload
 from mombroker.admin.bench.bus import Bus
 from mombroker.admin.cli import main
 from mombroker.core.errors import MomError
@@ -325,6 +325,14 @@ def test_replicas_are_measured_as_if_each_had_a_disk_of_its_own():
     words = ["--state", "plain,whole", "--window", 1, "--messages", 60, "--rounds", 1]
     for row in rows_of("replicas", *words, "--disk", 5):
         assert row["f_ms"] >= 5 and row["p50_ms"] >= 5, "each waits for its own"
+
+
+def test_a_disk_of_its_own_is_in_memory(tmp_path, monkeypatch):
+    refused = mom("replicas", "--disk", 5, "--folder", tmp_path, code=1)
+    assert refused.stderr.strip().endswith("--disk keeps all in memory: leave --folder out")
+    monkeypatch.setattr(replicas, "MEMORY", tmp_path / "none")
+    with pytest.raises(MomError, match="needs .*none, a folder in memory, which this system does not have"):
+        replicas.measure(["plain"], [], [], 1, 1, disk_ms=5.0)
 
 
 @pytest.mark.long
