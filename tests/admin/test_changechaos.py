@@ -16,7 +16,8 @@ def test_some_changes(tmp_path):
     assert row["faults"] == [] and row["clean"]
     assert sum(row["changes"].values()) == 2 and row["server_kills"] and row["client_kills"]
     assert row["seen"] > 0.8 * row["sent"] and row["sent"] > 100 and row["told"] > 100
-    assert all(row[name] > 0 for name in ("pauses", "pause_p50_ms"))
+    pauses = {*row["changes"]} - {"attach", "settings"}  # what is drawn depends on kills, too, and these hold nothing
+    assert not pauses or (row["pauses"] and row["pause_p50_ms"] > 0), row
 
 
 def test_a_storm_that_is_cut_short_says_how_far_it_was(tmp_path, monkeypatch):
